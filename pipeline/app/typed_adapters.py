@@ -38,7 +38,8 @@ class TypedAdapters(LakeAdapters):
         worker = self.settings.workers[0]
         lake = self.table(writer)
         table, quarantine = self.typed(target, writer), self.quarantine(target, writer)
-        frames = Frames(target, BatchContext(target.name, target.version, run))
+        context = BatchContext(target.name, target.version, run)
+        frames = Frames(target, context, connect=worker.spark.master is None)
         parser = SparkRedriver(
             # A session with workers of its own: a worker of Spark keeps the modules that it has
             # imported, and would go on with an earlier form of the user's code.
@@ -64,7 +65,7 @@ class TypedAdapters(LakeAdapters):
             redriver=replace(parser, source=quarantine),
             infer=parser.infer if target.format is ParseFormat.JSON else None,
             code=frames.code.text,
-            check_settings=frames.check,
+            check_settings=parser.check,
             typed=Thinned(
                 table=self.made.get(lambda: IcebergSource(table), "parsed rows", writer),
                 leaver=replace(parser, source=table),

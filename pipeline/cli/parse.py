@@ -96,8 +96,13 @@ def _check(targets: "tuple[ParseSettings, ...]") -> None:
     wrong: list[str] = []
     for target in targets:
         try:
-            check_target(target)
-            tell(f"{target.name}: the schema and the code can be used; nothing was read or written")
+            if check_target(target):
+                tell(f"{target.name}: the schema and the code can be used; nothing was read or written")
+            else:
+                tell(
+                    f"{target.name}: the schema can be used. The module of {target.callable} needs a Spark session while it is "
+                    "imported, so that only a wave tells whether the function can be used; nothing was read or written"
+                )
         except BadSetting as error:
             # The other targets are checked all the same: one look tells all mistakes.
             wrong.append(str(error))

@@ -63,6 +63,15 @@ class LakeSubject(Subject):
         )
 
 
+def _why_other_life(stream: StreamId, present: StreamId) -> str:
+    if present.epoch < stream.epoch:
+        return (
+            f"its name belongs to an earlier stream, {present}: the settings reach another AWS than the one that these records "
+            "came from, so set aws.endpoint, aws.profile and the block aws.kinesis as they were"
+        )
+    return f"the stream was deleted, and its name belongs to {present}"
+
+
 def listings_of_streams(
     source: Callable[[], ShardSource], look: ProofLook
 ) -> tuple[dict[StreamId, ListedShards], dict[StreamId, str]]:
@@ -82,5 +91,5 @@ def listings_of_streams(
             by_id = {shard.shard_id: shard for shard in shards}
             listed[stream] = ListedShards(stream, by_id, is_complete=stream in look.state.through)
         else:
-            unlisted[stream] = f"the stream was deleted, and its name belongs to {present}"
+            unlisted[stream] = _why_other_life(stream, present)
     return listed, unlisted

@@ -177,7 +177,9 @@ class _Reading:
             if self._ends(end):
                 return
             if not self.took(","):
-                raise self.wrong(f"a comma{f' or a {end}' if end else ''} is missing before this word")
+                raise self.wrong(
+                    f"a comma{f' or a {end}' if end else ''} is missing before this word; after a type only NOT NULL and COMMENT '...' can stand"
+                )
 
     def _ends(self, end: str) -> bool:
         return self.took(end) if end else self.now.kind == "end"

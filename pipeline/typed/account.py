@@ -153,6 +153,6 @@ def why_stop(
         return None
     named = "; ".join(f"{reason} ({counted(rows, 'record')})" for reason, rows in reasons[:_NAMED_REASONS])
     return (
-        f"{aside:,} of {judged:,} records can't be parsed, more than quarantine.stop_above allows ({stop_above:g})"
+        f"{aside:,} of {judged:,} records can't be parsed, more than its stop_above allows ({stop_above:g})"
         + (f"; the most frequent reasons are: {named}" if named else "")
     )

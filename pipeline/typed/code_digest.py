@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.pipeline.errors import BadSetting, HeadraceError
+from headrace.pipeline.lake.spark.session import functions_of_session
 from headrace.pipeline.lake.spark.user_code import UserCode, code_beside, imported
 from headrace.pipeline.settings.blocks.parse import ParseSettings
 from headrace.pipeline.settings.choices import ParseFormat
@@ -22,7 +23,14 @@ from headrace.pipeline.typed.context import BatchContext
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_NO_SESSION = frozenset({"NO_ACTIVE_OR_DEFAULT_SESSION", "SESSION_OR_CONTEXT_NOT_EXISTS"})
+"""What PySpark calls it when a function of its is called, and the process has no session."""
+
 Function = Callable[["DataFrame", BatchContext], "DataFrame"]
+
+
+class NeedsSession(BadSetting):
+    """The user's module asks PySpark for a session while it is imported, and there is none yet."""
 
 
 class TargetCode:
@@ -30,8 +38,9 @@ class TargetCode:
     when the run first needs them.
     """
 
-    def __init__(self, target: ParseSettings) -> None:
+    def __init__(self, target: ParseSettings, *, connect: bool = True) -> None:
         self._target = target
+        self._connect = connect
 
     @cached_property
     def user(self) -> UserCode | None:
@@ -50,13 +59,14 @@ class TargetCode:
     def function(self) -> Function:
         target, name = self._target, (self._target.callable or "").partition(":")[2]
         try:
-            module = imported(self.user, self._module) if self.user else import_module(self._module)
+            with functions_of_session(connect=self._connect):
+                module = imported(self.user, self._module) if self.user else import_module(self._module)
             function: Function = getattr(module, name)
         except HeadraceError:
             raise
         except Exception as error:
             # A module of the user may raise anything while it is imported.
-            raise BadSetting(
+            raise _kind_of(error)(
                 f"the function {target.callable!r} of the target {target.name} can't be imported "
                 f"({type(error).__name__}: {error}). Nothing was parsed; put its module beside the settings file, "
                 f"or install it, and correct {target.called('callable')}"
@@ -84,6 +94,11 @@ class TargetCode:
         if target.format is ParseFormat.CALLABLE:
             name, source = str(target.callable), self.user.digest if self.user else _source_of(self._module)
         return f"{name}, code {_digest(f'{rules!r} {source}')}, schema {_digest(' '.join(target.schema.split()))}"
+
+
+def _kind_of(error: Exception) -> type[BadSetting]:
+    condition = getattr(error, "getCondition", None)
+    return NeedsSession if condition is not None and condition() in _NO_SESSION else BadSetting
 
 
 def _digest(text: str) -> str:

@@ -194,7 +194,7 @@ class MadePorts:
     """The ledgers of the made table."""
     code: Callable[[], str] = str
     """What makes the rows, with digests of the code and of the schema, for the ledger."""
-    check_settings: Callable[[], None] = lambda: None
+    check_settings: Callable[[], object] = lambda: None
     """Raises BadSetting for a schema, a function or files that no wave could use. It needs neither Spark nor a
     table."""
     seen: LedgersSeen = field(default_factory=LedgersSeen)

@@ -105,6 +105,12 @@ class IcebergTyped(_Parsed):
         )
         return _file_schema(table, names), table.schema().schema_id
 
+    def check_columns(self, columns: Sequence[NestedField], *, may_have_more: bool) -> None:
+        """Raises WrongShape where the rows that the table has don't let it get these columns. Changes nothing."""
+        if self.exists():
+            table = self.open()
+            change_to(table, columns, _own(table), may_have_more=may_have_more)
+
     def own_columns(self) -> OwnColumns:
         return _own_columns(self.open())
 

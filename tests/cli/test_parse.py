@@ -37,7 +37,9 @@ def bed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bed:
     return bed
 
 
-def test_the_command_parses_every_target_until_it_has_caught_up(bed: Bed, capsys: pytest.CaptureFixture[str]):
+def test_the_command_parses_every_target_until_it_has_caught_up(
+    bed: Bed, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
     bed.land(A, {1: good(1), 2: BAD}, ended=["shardId-000000000002"])
     child = A.__class__(A.stream, "shardId-000000000002")
     bed.land(child, {5: good(5)}, parents=[A.shard_id])
@@ -59,6 +61,13 @@ def test_the_command_parses_every_target_until_it_has_caught_up(bed: Bed, capsys
     assert {row["name"] for row in read.rows(bed.typed()).to_pylist()} == {"n1", "n5"}
     assert main(["parse", "orders"]) == 0
     assert capsys.readouterr().out == "orders: nothing new to parse\n"
+    # A change that the table's rows don't allow is told before the next record comes, too.
+    config = tmp_path / "headrace.yaml"
+    before = config.read_text()
+    config.write_text(before.replace("id BIGINT, name", "id STRING, name", 1))
+    assert main(["parse", "orders"]) == STOPPED
+    assert "the column id of lake.orders is long, and the parser now gives string" in capsys.readouterr().err
+    config.write_text(before)
     assert main(["lineage", "--target", "orders", "--csv"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith(",parsed,quarantined,dropped,version,schema,code")
@@ -280,3 +289,18 @@ def test_a_shard_that_isnt_there_is_told_also_of_a_target(
     assert capsys.readouterr().out == f"no range of records was parsed of {B.shard_id}\n"
     assert main(["lineage", "--target", "orders", "--shard", "shardId-7"]) == STOPPED
     assert "there is no shard 'shardId-7'" in capsys.readouterr().err
+
+
+def test_a_check_says_so_where_only_a_wave_can_judge_a_module(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "headrace.yaml").write_text(
+        "application: shop\nstreams: [{name: orders}]\nlanding: {home: lake}\nparse:\n"
+        "  - {name: rows, table: lake.rows, format: callable, callable: 'needs_session:rows', schema: n INT}\n"
+    )
+    (tmp_path / "needs_session.py").write_text(
+        "from pyspark.sql import functions as F\n\n\n@F.udf('string')\ndef same(text):\n    return text\n\n\n"
+        "def rows(records, context):\n    return records\n"
+    )
+    assert main(["parse", "--config", str(tmp_path / "headrace.yaml"), "--check"]) == 0
+    assert "only a wave tells whether the function can be used" in "".join(capsys.readouterr())

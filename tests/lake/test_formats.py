@@ -4,7 +4,9 @@ Headrace has to read them.
 `python -m tests.lake.test_formats` writes the files that are missing, for a new form under a new name.
 """
 
+import ast
 import json
+import re
 import zlib
 from base64 import b64decode, b85decode
 from collections.abc import Callable, Mapping
@@ -39,12 +41,14 @@ from headrace.pipeline.core.ledger.ledger import (
     ParentReason,
     Range,
 )
+from headrace.pipeline.core.ledger.recording import Recorded
 from headrace.pipeline.core.ledger.rows import lineage_rows_of
 from headrace.pipeline.core.shards.position import TRIM, Origin, Position, Positions, Start
 from headrace.pipeline.core.shards.stream import ShardKey, StreamId
 from headrace.pipeline.lake.table.schema import RECORDS
 from headrace.pipeline.lake.table.state_files import Pointer, StateFile
 from headrace.pipeline.lineage import schema as lineage_schema
+from headrace.pipeline.lineage.recorded import read_recorded, write_recorded
 from headrace.pipeline.proof.accepted import Accepted, read_accepted, write_accepted
 from headrace.pipeline.typed.table import IcebergQuarantine, IcebergTyped
 from headrace.pipeline.windows import table as window_table
@@ -56,6 +60,10 @@ from tests.memory.ledger_rows import ledgers_in
 FOLDER = Path(__file__).parent / "formats"
 PAGE = (ROOT / "docs" / "reference" / "formats.md").read_text(encoding="utf-8")
 
+ROOMS = ("lake", "lineage", "typed", "windows", "processors", "proof", "upkeep", "repair")
+"""The packages that write tables."""
+NOT_STORED = {"headrace.private-files", "headrace.yaml"}
+"""A property of pyiceberg's FileIO, and the name of the settings file."""
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 1_769_000_000)
 A, B, C = (ShardKey(STREAM, f"shardId-{number:012d}") for number in range(3))
@@ -150,6 +158,11 @@ FORMS: Mapping[str, tuple[Any, Callable[[Any], str], Callable[[str], Any]]] = {
     "valid-through.txt": ({STREAM: NOON}, write_through, read_through),
     "account-1.txt": (ACCOUNT, Accounting.text, read_accounting),
     "window-1.json": (WINDOW, write_manifest, read_manifest),
+    "recorded-1.txt": (
+        Recorded(77, 9, 8, 7, 6),
+        write_recorded,
+        lambda text: read_recorded(text, "lake.orders_lineage"),
+    ),
     "lineage-rows-1.json": (ENTRIES, lineage_out, lineage_in),
 }
 """File -> the value that it holds, what writes it and what reads it."""
@@ -210,6 +223,21 @@ def test_the_page_names_each_file_and_each_property():
     properties = {name for _, found in TABLES.values() for name in found if name.startswith("headrace.")}
     assert [name for name in (*FORMS, *TABLES, *properties) if name not in PAGE] == []
     assert {path.name for path in FOLDER.iterdir()} == {*FORMS, *TABLES}
+
+
+def test_the_page_names_what_the_code_writes_into_tables():
+    """Also properties that a table gets later than when it is made."""
+    sources = [path for room in ROOMS for path in (ROOT / "pipeline" / room).rglob("*.py")]
+    texts = {
+        node.value
+        for path in sources
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    names = {text for text in texts if re.fullmatch(r"headrace(\.[a-z-]+)+", text)} - NOT_STORED
+    names = {name for name in names if not name.startswith("headrace.pipeline")}
+    assert {"headrace.landed", "headrace.form", "headrace.positions"} <= names
+    assert sorted(name for name in names if f"`{name}`" not in PAGE) == []
 
 
 if __name__ == "__main__":

@@ -209,6 +209,14 @@ def test_hash_keys_of_an_earlier_life_are_not_proved_by_the_shards_of_the_presen
     assert any("the stream was deleted" in text for text in family.prove().unproved)
 
 
+def test_an_earlier_stream_of_the_same_name_is_told_as_another_aws(family: Family):
+    """A stream that was deleted can't have made way for one that is older than itself."""
+    family.source.stream = StreamId(STREAM.arn, STREAM.epoch - 1)
+    [text] = [text for text in family.prove().unproved if "earlier stream" in text]
+    assert "the settings reach another AWS" in text
+    assert "was deleted" not in text
+
+
 # --- a window -----------------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ WRONG = [
     ("id BIGINT, typ", "", "the type of the column typ is missing"),
     ("id BIGINT,", "", "a column's name is needed here"),
     ("id BIGINT name STRING", "name", "a comma is missing before this word"),
+    ("id INT DEFAULT 3", "DEFAULT", "after a type only NOT NULL and COMMENT '...' can stand"),
     ("id BIGINT, Id INT", "Id", "the column Id is there and id too; capital letters make no difference"),
     ("s STRUCT<a: INT, a: INT>", "a", "the column a is there twice"),
     ("s STRUCT<>", "STRUCT", "a STRUCT needs a field"),

@@ -16,7 +16,7 @@ from tests.simulation.batch import Line, line_of, run_batch, summed
 from tests.simulation.bugs.blind_bugs import BLIND_BUGS
 from tests.simulation.bugs.planted import a_bug, plant
 from tests.simulation.bugs.planted_bugs import BUGS
-from tests.simulation.quick import exclude_imports_from_gc, unfreeze_dataclasses
+from tests.simulation.quick import collect_after_seed, exclude_imports_from_gc, unfreeze_dataclasses
 
 if TYPE_CHECKING:
     from tests.simulation.run import Outcome
@@ -110,6 +110,7 @@ def _one_by_one(seeds: Iterable[int], asked: argparse.Namespace) -> Iterator[Lin
     for seed in seeds:
         began = time.process_time()
         outcome = run_plan(a_plan(seed, None if bug is None else bug.fitted))
+        collect_after_seed()
         yield line_of(outcome, time.process_time() - began, digest=asked.digest)
         if asked.trace:
             print(outcome.plan, *lines(outcome.history), sep="\n")

@@ -14,7 +14,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.simulation.quick import exclude_imports_from_gc, unfreeze_dataclasses
+from tests.simulation.quick import collect_after_seed, exclude_imports_from_gc, unfreeze_dataclasses
 
 if TYPE_CHECKING:
     from tests.simulation.run import Outcome
@@ -87,6 +87,7 @@ def _run(seeds: tuple[int, ...], *, digest: bool) -> list[Line]:
     for seed in seeds:
         began = time.process_time()
         done = run_seed(seed)
+        collect_after_seed()
         lines.append(line_of(done, time.process_time() - began, digest=digest))
     return lines
 

@@ -18,7 +18,7 @@ from functools import partial
 from tests.simulation.bugs.blind_bugs import BLIND_BUGS
 from tests.simulation.bugs.planted import ROOT, plant
 from tests.simulation.bugs.probing import probe
-from tests.simulation.quick import exclude_imports_from_gc, unfreeze_dataclasses
+from tests.simulation.quick import collect_after_seed, exclude_imports_from_gc, unfreeze_dataclasses
 
 _PROBES = "probes"
 """In the place of a bug's name: the seeds as they are, with probes."""
@@ -114,6 +114,7 @@ def _lines(bug: str, seeds: Iterable[int]) -> Iterator[_Line]:
         if probes is not None:
             probes.differed.clear()
         done = run_seed(seed)
+        collect_after_seed()
         broken = None if done.violation is None else str(done.violation).partition("\n")[0]
         yield seed, broken, {} if probes is None else probes.differed
         if broken is not None and probes is None:

@@ -6,7 +6,7 @@ import traceback
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from tests.simulation.plan import Plan, a_plan
+from tests.simulation.plan import HEALTHY, Plan, a_plan
 from tests.simulation.settle import require_cleared, require_settled, unsettled
 from tests.simulation.stretches import Quiet
 from tests.simulation.tally import Tally
@@ -14,7 +14,7 @@ from tests.simulation.troubles.troubles import Troubles
 from tests.simulation.watch.truth import History, Violation
 from tests.simulation.world import World
 
-_LOOK = 15.0
+_LOOK = 10.0
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ def run_plan(plan: Plan) -> Outcome:
     try:
         world.start()
         Troubles(world).start()
-        world.sim.run(plan.fault_seconds + 60.0)
+        world.sim.run(plan.fault_seconds + HEALTHY)
         if plan.quiet:
             quiet = Quiet(world)
             quiet.run_through()

@@ -7,7 +7,7 @@ without such a stretch, those of the clean-up and of former streams are shorter.
 dead, because a look adds a tick and a half of credit at most. That isn't so for counters of single leases
 (`heartbeat: lease`), so such a fleet has no quiet stretch.
 
-    faults -> a minute of traffic -> quiet: few records, a reshard, a host that dies for good -> traffic -> settling
+    faults -> half a minute of traffic -> quiet: few records, a reshard, a host that dies for good -> traffic -> settling
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from tests.simulation.kinesis import WatchedSource
 from tests.simulation.machine import Host, MachineClock
 from tests.simulation.made.beaten_fleet import BeatenFleet
 from tests.simulation.made.typed_fleet import TypedFleet
-from tests.simulation.plan import Plan
+from tests.simulation.plan import HEALTHY, Plan
 from tests.simulation.ports import Script
 from tests.simulation.runs import RunAtWork
 from tests.simulation.scheduler import Process, Scheduler
@@ -132,7 +132,7 @@ class World:
         self.pace = TICK
         """Seconds between two ticks of a sensor."""
         self.puts_until = plan.fault_seconds + (
-            60.0 if plan.traffic_ends_early is None else -plan.traffic_ends_early
+            HEALTHY if plan.traffic_ends_early is None else -plan.traffic_ends_early
         )
         self.hosts_off_until = 0.0
         """Until this time no host starts."""

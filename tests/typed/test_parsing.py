@@ -298,7 +298,7 @@ def test_a_parser_that_fails_everything_moves_nothing_aside(bed: Bed):
     bed.land(A, dict.fromkeys(range(1000, 1100), BAD))
     with pytest.raises(
         WrongShape,
-        match=r"stop_above allows \(0\.5\); the most frequent reasons are: .+ \(100 records\)\. Nothing",
+        match=r"more than its stop_above allows \(0\.5\); the most frequent reasons are: .+ \(100 records\)\. Nothing",
     ):
         bed.parsing().wave()
     assert bed.typed().load().positions.of(A) is None

@@ -63,7 +63,7 @@ class StreamId:
 
     @property
     def created_text(self) -> str:
-        return _epoch_text(self.epoch)
+        return epoch_text(self.epoch)
 
     @property
     def serialized(self) -> str:
@@ -74,7 +74,7 @@ class StreamId:
         return f"{self.name} (created {self.created_text})"
 
 
-def _epoch_text(epoch: int) -> str:
+def epoch_text(epoch: int) -> str:
     """When a stream was created, for people: 2026-01-31 12:00:00Z. A number that is no time of a calendar stays as it
     is."""
     if not 0 <= epoch <= _LAST_SECOND:

@@ -18,7 +18,7 @@ from headrace.pipeline.core.order.parents import (
 from headrace.pipeline.core.shards.checkpoint import LATEST, TRIM_HORIZON, Checkpoint
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.shard import Shard
-from headrace.pipeline.core.shards.stream import ShardKey, StreamId, lease_key
+from headrace.pipeline.core.shards.stream import ShardKey, StreamId, epoch_text, lease_key
 
 
 def a_lease(
@@ -158,7 +158,8 @@ def rows_of_earlier_lives(stream: StreamId, leases: Iterable[Lease]) -> tuple[Le
 
 
 def _why_retired(stream: StreamId, row: Lease) -> str:
-    return f"{stream.name} was deleted and created again: this row belongs to the life that began at {row.stream_epoch}"
+    began = epoch_text(row.stream_epoch or 0)
+    return f"{stream.name} was deleted and created again: this row belongs to the life that began at {began}"
 
 
 def sync_token(stream: StreamId, leases: Iterable[Lease], positions: Positions) -> str | None:

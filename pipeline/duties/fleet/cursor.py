@@ -56,6 +56,7 @@ def write_leader(memory: LeaderMemory, failures: int) -> str:
 
 
 def read_leader(text: str | None) -> tuple[LeaderMemory, int]:
+    """The leader's memory, and how many of its ticks have failed in a row."""
     values = _values_in(text)
     try:
         memory = LeaderMemory(
@@ -76,23 +77,11 @@ def read_leader(text: str | None) -> tuple[LeaderMemory, int]:
             ),
             election_memory=values.get("kept"),
         )
-        return memory, _failures(values)
+        return memory, int(values.get("failures", 0))
     except (TypeError, ValueError, AttributeError):
         # A cursor that can't be read counts as lost, never as an error: a tick that fails over its
         # cursor would fail for ever, because a failed tick writes no new one.
         return LeaderMemory(), 0
-
-
-def read_failures(text: str | None) -> int:
-    """How many of the leader's ticks have failed in a row. It is read alone where the process remembers the rest."""
-    try:
-        return _failures(_values_in(text))
-    except (TypeError, ValueError):
-        return 0
-
-
-def _failures(values: Mapping[str, Any]) -> int:
-    return int(values.get("failures", 0))
 
 
 def write_worker(memory: WorkerMemory) -> str:

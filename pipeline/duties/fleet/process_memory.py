@@ -40,7 +40,8 @@ class Remembered:
     the new code starts without it.
     """
 
-    leader: _Sensor[LeaderMemory] = field(default_factory=_Sensor)
+    leader: _Sensor[tuple[LeaderMemory, int]] = field(default_factory=_Sensor)
+    """The memory, and how many ticks have failed in a row."""
     workers: dict[str, _Sensor[WorkerMemory]] = field(default_factory=dict)
 
     def worker(self, worker_id: str) -> _Sensor[WorkerMemory]:

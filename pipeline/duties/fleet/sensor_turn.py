@@ -12,7 +12,6 @@ from typing import Generic, TypeVar
 
 from headrace.pipeline.core.leases.backoff import ALL_SHARDS
 from headrace.pipeline.duties.fleet.cursor import (
-    read_failures,
     read_leader,
     read_worker,
     write_leader,
@@ -90,15 +89,12 @@ def leader_turn(
     duty: LeaderDuty,
     cursor: str | None,
     *,
-    last_tick: LastTick[LeaderMemory],
+    last_tick: LastTick[tuple[LeaderMemory, int]],
     times: TimeSettings,
     timer: Timer,
 ) -> Turn:
-    remembered = last_tick.get(cursor)
-    if remembered is None:
-        memory, failures = read_leader(cursor)
-    else:
-        memory, failures = remembered, read_failures(cursor)
+    """`last_tick`: the leader's memory, and how many of its ticks have failed in a row."""
+    memory, failures = last_tick.get(cursor) or read_leader(cursor)
     try:
         # Four beats in the lock's time, so that a single slow or failing beat doesn't lose the lock.
         with timer(duty.electing.beat, times.leader_lock / 4, TICK_DEADLINE):
@@ -117,17 +113,17 @@ def leader_turn(
     if report.trouble is not None:
         next_cursor = _after_failure(duty, report.memory, failures + 1, last_tick)
         return Turn(sentence=str(report), cursor=next_cursor, partitions=report.partitions, alarm=str(report))
-    next_cursor = last_tick.put(write_leader(report.memory, 0), report.memory)
+    next_cursor = last_tick.put(write_leader(report.memory, 0), (report.memory, 0))
     return Turn(sentence=str(report), cursor=next_cursor, partitions=report.partitions)
 
 
 def _after_failure(
-    duty: LeaderDuty, memory: LeaderMemory, failures: int, last_tick: LastTick[LeaderMemory]
+    duty: LeaderDuty, memory: LeaderMemory, failures: int, last_tick: LastTick[tuple[LeaderMemory, int]]
 ) -> str:
     if failures >= _FAILURES_IN_A_ROW:
         _release_lock(duty)
         failures = 0
-    return last_tick.put(write_leader(memory, failures), memory)
+    return last_tick.put(write_leader(memory, failures), (memory, failures))
 
 
 def _release_lock(duty: LeaderDuty) -> None:

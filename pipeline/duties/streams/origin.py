@@ -33,12 +33,9 @@ def ensure_origin(
     # Decided by compare-and-swap: two deployments that start at once resolve LATEST to two moments,
     # and whoever comes second goes on with the first one's.
     decided = table.commit(Proposal(origins=((facts.stream, origin),))).state
-    # The commit was refused, because the table has another life of the stream by now.
+    # The commit was refused, because the table has a later life of the stream by now.
     if facts.stream not in decided.positions.origins:
-        raise Transient(
-            f"{facts.stream} was deleted and created again while its start was decided, and another process has decided "
-            "the start of the new stream. Nothing was read; the next tick or wave describes the stream again"
-        )
+        raise _earlier_life(facts.stream, decided)
     return decided
 
 
@@ -55,6 +52,8 @@ def plan_origin(
         raise OriginUnsafe(why)
     if facts.stream in state.positions.origins:
         return None
+    if state.positions.has_later_life(facts.stream):
+        raise _earlier_life(facts.stream, state)
     if state.positions.by_rows and _may_be_begun(facts.stream, leases, state):
         # An origin of this moment would pass over what has come since the rows were made.
         raise Transient(
@@ -85,6 +84,18 @@ def plan_origin(
             "Choose another application name, or adopt these leases (`headrace adopt`)"
         )
     return Origin(_start(state, facts, stream), facts.asked)
+
+
+def _earlier_life(stream: StreamId, state: TableState) -> Transient:
+    last = max(
+        (life for life in state.positions.origins if life.arn == stream.arn), key=lambda life: life.epoch
+    )
+    return Transient(
+        f"Kinesis describes {stream}, but the lake table already has a later stream of this name: {last}. Nothing was read. If "
+        "the stream was deleted and created again just now, the next tick or wave describes it as it is. If this stays, the "
+        "settings reach another AWS than before: set aws.endpoint, aws.profile and the block aws.kinesis as they were (or "
+        "AWS_ENDPOINT_URL and the credentials in the environment), or land this stream in a table of its own (landing.table)"
+    )
 
 
 def _may_be_begun(stream: StreamId, leases: Iterable[Lease], state: TableState) -> bool:

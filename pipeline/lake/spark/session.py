@@ -62,6 +62,8 @@ _ISOLATION = "spark.sql.artifact.isolation.enabled"
 """Spark's setting: whether a session's files and modules are seen by this session alone."""
 _SHARED = {**_LOCAL, "spark.python.daemon.module": "headrace.pipeline.lake.spark.worker_daemon"}
 
+_CONNECT_MODE = "SPARK_CONNECT_MODE_ENABLED"
+"""PySpark sets it with the first Connect session of a process, and chooses its functions by it."""
 _MOST_TRIES = 5
 """So often PySpark asks a server again that doesn't answer. The pauses are 0.05, 0.2, 0.8, 3 and 13 s."""
 
@@ -265,7 +267,7 @@ def _reason(text: str) -> str:
 
 def _classic(master: str, conf: Mapping[str, str], java_home: str | None) -> SparkSession:
     # An earlier Connect session sets these for its process and its children, and they would overrule `master`.
-    for name in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE"):
+    for name in (_CONNECT_MODE, "SPARK_REMOTE"):
         os.environ.pop(name, None)
     from pyspark.sql import SparkSession
 
@@ -293,6 +295,21 @@ def environment_of_jvm(java_home: str | None) -> dict[str, str]:
         "PYTHONSAFEPATH": "1",
         **({"JAVA_HOME": home} if home else {}),
     }
+
+
+@contextmanager
+def functions_of_session(*, connect: bool) -> Iterator[None]:
+    """Let the functions of PySpark that a user's module calls while it is imported (`@udf`, `F.col`) be those of the session that
+    is to run them. A process that has no session yet takes classic ones, which a Connect session can't run."""
+    before = os.environ.pop(_CONNECT_MODE, None)
+    if connect:
+        os.environ[_CONNECT_MODE] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_CONNECT_MODE, None)
+        if before is not None:
+            os.environ[_CONNECT_MODE] = before
 
 
 @contextmanager

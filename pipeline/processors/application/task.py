@@ -229,7 +229,7 @@ class _Noting:
 
 
 def delivered_of(batch: pa.RecordBatch) -> list[Delivered]:
-    arrivals: Any = batch["arrival_ts"].cast(pa.int64())
+    arrivals: Any = batch["arrival_ts"].view(pa.int64())
     numbers: list[Any] = batch["sequence_number"].to_pylist()
     columns = (
         map(int, numbers),

@@ -17,7 +17,7 @@ from pyiceberg.types import NestedField
 
 from headrace.pipeline.errors import BadSetting
 from headrace.pipeline.settings.blocks.parse import ParseSettings
-from headrace.pipeline.settings.choices import Compression, ParseFormat
+from headrace.pipeline.settings.choices import ColumnsFrom, Compression, ParseFormat
 from headrace.pipeline.settings.ddl import WrongDdl, why_no_column_name
 from headrace.pipeline.settings.rules.latest import why_not_latest
 from headrace.pipeline.settings.rules.schema import (
@@ -27,7 +27,7 @@ from headrace.pipeline.settings.rules.schema import (
     columns_of_schema,
     why_no_keys,
 )
-from headrace.pipeline.typed.code_digest import Function, TargetCode
+from headrace.pipeline.typed.code_digest import Function, NeedsSession, TargetCode
 from headrace.pipeline.typed.columns.spark_types import iceberg_type
 from headrace.pipeline.typed.context import BatchContext
 from headrace.pipeline.typed.formats.avro import AvroDecoder, RegistryAvroDecoder, schemas_in
@@ -57,11 +57,13 @@ class Frames:
 
     settings: ParseSettings
     context: BatchContext
+    connect: bool = True
+    """Whether the session is one of Spark Connect."""
     code: TargetCode = field(init=False, compare=False)
     """What parses, as it is when the run first needs it."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "code", TargetCode(self.settings))
+        object.__setattr__(self, "code", TargetCode(self.settings, connect=self.connect))
 
     @property
     def dropped_as(self) -> str:
@@ -101,16 +103,27 @@ class Frames:
         self._check_keys(columns, None)
         return columns_of([{"name": name, "type": kind} for name, kind in columns.items()])
 
-    def check(self) -> None:
+    def check(self) -> bool:
         """Check the target's schema, function and files. Raises BadSetting where no wave could use them. Needs no
-        Spark.
+        Spark. Returns whether all of it was looked at: a module that needs a session while it is imported is judged once
+        there is one, before the wave reads a record.
         """
         if decoder := self.decoder:
             self.decoded_columns(decoder)
-            return
+            return True
         self.fields()
-        if self.settings.format is ParseFormat.CALLABLE:
-            self.code.function()
+        try:
+            if self.settings.format is ParseFormat.CALLABLE:
+                self.code.function()
+        except NeedsSession:
+            return False
+        return True
+
+    def stated_columns(self) -> list[NestedField]:
+        """The columns that the settings state."""
+        if self.settings.columns is ColumnsFrom.GIVEN and (decoder := self.decoder):
+            return self.decoded_columns(decoder)
+        return columns_of(self.fields())
 
     def _check(self, names: Sequence[str]) -> None:
         for name in names:
@@ -218,10 +231,10 @@ class Frames:
         return records.where(F.col("decode_error").isNotNull() | F.col(IS_LEFT_OUT))
 
 
-def check_target(target: ParseSettings) -> None:
+def check_target(target: ParseSettings) -> bool:
     """Check the settings of a target. Raises BadSetting for settings of a target that no wave could use. Neither
-    Spark nor a catalog is needed, and nothing is written."""
-    Frames(target, BatchContext(target.name, target.version, "check")).check()
+    Spark nor a catalog is needed, and nothing is written. Returns whether all of them could be looked at without Spark."""
+    return Frames(target, BatchContext(target.name, target.version, "check")).check()
 
 
 def columns_of(fields: Sequence[Mapping[str, Any]]) -> list[NestedField]:

@@ -70,6 +70,12 @@ class SparkParser(Surveyor):
     quarantine: IcebergQuarantine
     tasks: int
 
+    def check(self) -> None:
+        """Check the settings, and whether the table can get the columns that they state. Needs no Spark."""
+        self.frames.check()
+        may_have_more = self.frames.settings.columns is not ColumnsFrom.GIVEN
+        self.table.check_columns(self.frames.stated_columns(), may_have_more=may_have_more)
+
     def survey(self, order: SurveyOrder) -> Survey:
         if not order.files:
             return Survey()

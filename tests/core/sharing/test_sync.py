@@ -59,6 +59,7 @@ def test_a_leader_that_was_frozen_while_its_stream_was_recreated_retires_no_row_
 
 def test_rows_of_an_earlier_life_are_replaced_and_else_stay_until_the_present_life_has_a_row() -> None:
     older = [Lease(name, stream_epoch=STREAM.epoch - 1) for name in ("a", "b", "c")]
+    before = replace(STREAM, epoch=STREAM.epoch - 1)
     made = [create(Lease(name), "new") for name in ("b", "d")]
 
     def turnover(*changes: Change, is_begun: bool) -> list[tuple[str, str]]:
@@ -67,6 +68,8 @@ def test_rows_of_an_earlier_life_are_replaced_and_else_stay_until_the_present_li
 
     assert turnover(*made, is_begun=False) == [("b", "replace"), ("d", "create")]
     assert turnover(is_begun=False) == []
+    [retired, *_] = plan_turnover(STREAM, older, made, is_begun=True)
+    assert f"the life that began at {before.created_text}" in retired.why
     assert turnover(*made, is_begun=True) == [
         ("a", "retire"),
         ("c", "retire"),

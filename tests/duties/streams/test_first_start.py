@@ -9,7 +9,7 @@ import pytest
 from headrace.pipeline.core.leases.lease import Lease
 from headrace.pipeline.core.shards.checkpoint import LATEST, SHARD_END, TRIM_HORIZON, Checkpoint
 from headrace.pipeline.core.shards.position import TRIM, Start
-from headrace.pipeline.duties.streams.origin import ensure_origin
+from headrace.pipeline.duties.streams.origin import ensure_origin, plan_origin
 from headrace.pipeline.errors import OriginUnsafe, Transient
 from headrace.pipeline.settings.choices import InitialPosition
 from tests.duties.world import TICK, World
@@ -158,10 +158,26 @@ def test_a_start_that_comes_after_the_start_of_a_later_life_isnt_decided() -> No
     world.source.create_stream("orders", 1)
     later = world.source.describe("orders")
     decided = ensure_origin(world.table, before, later, stream=settings, leases=())
-    with pytest.raises(Transient, match="created again while its start was decided"):
+    with pytest.raises(Transient, match=r"a later stream of this name: orders \(created"):
         ensure_origin(world.table, before, over, stream=settings, leases=())
     assert world.table.load().positions.origins == decided.positions.origins
     assert decided.positions.origins.keys() == {later.stream}
+
+
+def test_an_older_stream_of_the_same_name_is_refused_before_a_commit_is_tried_and_the_way_out_is_named() -> (
+    None
+):
+    """The settings reach another place, whose stream of this name and account is older: no restart makes it the right one."""
+    world = World()
+    [settings] = world.settings.streams
+    older = world.source.describe("orders")
+    world.source.delete_stream("orders")
+    world.clock.advance(timedelta(minutes=1))
+    world.source.create_stream("orders", 1)
+    later = world.source.describe("orders")
+    decided = ensure_origin(world.table, world.table.load(), later, stream=settings, leases=())
+    with pytest.raises(Transient, match=r"aws\.endpoint.*landing\.table"):
+        plan_origin(decided, older, stream=settings, leases=())
 
 
 def test_deleted_lease_rows_are_made_again_from_the_lake_tables_positions() -> None:

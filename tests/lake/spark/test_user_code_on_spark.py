@@ -37,6 +37,15 @@ from pyspark.sql import DataFrame, functions as F
 
 from own_helper import SIGN, shout
 
+# What PySpark makes while the module is imported, in which the process has no session yet.
+
+TEXT = F.col("data").cast("string")
+
+
+@F.udf("string")
+def as_it_is(text):
+    return text
+
 
 def rows(records: DataFrame, context) -> DataFrame:
     @F.udf("string")
@@ -45,7 +54,7 @@ def rows(records: DataFrame, context) -> DataFrame:
 
         return None if data == b"none" else shout(bytes(data).decode()) + own_late.END
 
-    return records.where("data != CAST('skip' AS BINARY)").select(
+    return records.where(as_it_is(TEXT) != "skip").select(
         "record", named("data").alias("name"), F.lit(SIGN).alias("number")
     )
 """

@@ -10,6 +10,7 @@ from threading import Event
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
@@ -229,3 +230,19 @@ def test_pyiceberg_writes_no_table_of_format_version_3(plain: tuple[Catalog, Tab
         write_manifest(
             3, table.spec(), table.schema(), table.io.new_output(f"{table.location()}/m.avro"), 1, "null"
         )
+
+
+def test_pyiceberg_reads_a_null_list_of_structs_as_an_empty_one(plain: tuple[Catalog, Table], tmp_path: Path):
+    """docs/use/reading.md says so: once this fails, the sentence there is no longer true."""
+    catalog, _ = plain
+    kinds: dict[str, pa.DataType] = {
+        "plain": pa.list_(pa.int64()),
+        "structs": pa.list_(pa.struct([pa.field("n", pa.int64())])),
+    }
+    columns = pa.schema(kinds)
+    table = catalog.create_table("lake.lists", columns)
+    file = tmp_path / "rows.parquet"
+    # By Arrow: pyiceberg writes an empty list, too.
+    pq.write_table(pa.table({"plain": [None], "structs": [None]}, schema=columns), file)
+    table.add_files([str(file)])
+    assert table.scan().to_arrow().to_pylist() == [{"plain": None, "structs": []}]

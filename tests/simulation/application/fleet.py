@@ -34,7 +34,7 @@ from tests.memory.workers import MemoryWorkerStore
 from tests.simulation.application.deployment import ApplicationDeployment
 from tests.simulation.application.keeping import Keeping
 from tests.simulation.application.watch import ApplicationRows, ApplicationWatch
-from tests.simulation.kinesis import StreamOfWindows
+from tests.simulation.kinesis import StreamOfWindows, WatchedSource
 from tests.simulation.scheduler import Process
 from tests.simulation.stretches import TICK
 from tests.simulation.troubles.call_faults import CallFaults
@@ -55,19 +55,25 @@ _STALE = 10.0
 class ApplicationStream(StreamOfWindows):
     """The stream with payloads that are aggregates where the record says so."""
 
+    def __init__(self, source: WatchedSource) -> None:
+        super().__init__(source)
+        self._aggregates: dict[int, MemoryRecord] = {}
+        """By sequence number: the record with its payload, which is read again and again."""
+
     def records(self, key: ShardKey, at: Start | int) -> tuple[MemoryRecord, ...]:
         found = super().records(key, at)
-        hashes = self._fleets.hash_range(key) if found else None
-        # KCL hands out no user record whose hash key is outside of the shard.
-        inside = b"0" if hashes is None else str(hashes.start).encode()
-        return tuple(_with_payload(record, inside) for record in found)
+        return tuple(record if record.users == 1 else self._with_payload(key, record) for record in found)
 
-
-def _with_payload(record: MemoryRecord, hash_key: bytes) -> MemoryRecord:
-    if record.users == 1:
-        return record
-    entries = (entry(0, b"{}", hash_key=0) for _ in range(record.users))
-    return replace(record, data=sealed(message(*entries, keys=(b"user",), hash_keys=(hash_key,))))
+    def _with_payload(self, key: ShardKey, record: MemoryRecord) -> MemoryRecord:
+        known = self._aggregates.get(record.sequence)
+        if known is None:
+            hashes = self._fleets.hash_range(key)
+            # KCL hands out no user record whose hash key is outside of the shard.
+            inside = b"0" if hashes is None else str(hashes.start).encode()
+            entries = (entry(0, b"{}", hash_key=0) for _ in range(record.users))
+            payload = sealed(message(*entries, keys=(b"user",), hash_keys=(inside,)))
+            known = self._aggregates[record.sequence] = replace(record, data=payload)
+        return known
 
 
 class ForeignRecords(dict[ShardKey, int]):

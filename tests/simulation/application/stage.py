@@ -129,6 +129,6 @@ class SimulatedPages:
         # The real reader proves that it reads this life of the stream.
         if (other := fleet.source.describe(stream.arn).stream) != stream:
             raise WrongStream(f"the task finds {other} and not {stream}; nothing was read")
-        for page in tuple(SourcePages(fleet.source).pages(batch)):
+        for page in SourcePages(fleet.source).pages(batch):
             yield page
             fleet.sim.pause(0.01 + 0.05 * fleet.rng.random())

@@ -394,8 +394,11 @@ class ApplicationWatch:
         has_row = row is not None and (row.holder, row.run_claim) == (instance.worker, instance.claim)
         if error == "ShutdownException" and has_row:
             self._fail(shard, f"a process hears that {instance.claim} has lost the lease, which it has")
-        is_judged = error is None and upto != SHARD_END and not requested.is_prepared
-        if is_judged and not any(checkpoint >= upto for checkpoint in self.account(shard).had):
+        is_judged, had = (
+            error is None and upto != SHARD_END and not requested.is_prepared,
+            self.account(shard).had,
+        )
+        if is_judged and upto not in had and not any(checkpoint >= upto for checkpoint in had):
             self._fail(shard, f"a process hears that {upto} is durable, and no row has it")
         if error is not None:
             self._fleet.call_faults.happened[f"heard_{error}"] += 1

@@ -20,7 +20,7 @@ from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.typed.account import DELETION, SUPERSEDED
 from tests.memory.parse import TypedRow
 from tests.memory.table import Snapshot
-from tests.simulation.watch.typed_watch import TypedWatch, by_key, rows_in
+from tests.simulation.watch.typed_watch import TypedWatch, are_same_rows, by_key, rows_in
 
 if TYPE_CHECKING:
     from tests.simulation.made.typed_fleet import TypedFleet
@@ -117,10 +117,14 @@ class LatestWatch(TypedWatch):
 
     def _judge_table(self, by: str) -> None:
         # A row that landed as a whole aggregate has as many users as it has records, and stays one row of the table.
-        found = Counter(
-            row._replace(users=1, is_aggregate=False) for row in rows_in(self.table, self.typed_rows)
-        )
-        wanted = Counter(row for row in self.fold.values() if not deletes(row))
+        rows = [
+            row._replace(users=1, is_aggregate=False) if row.users > 1 or row.is_aggregate else row
+            for row in rows_in(self.table, self.typed_rows)
+        ]
+        latest = [row for row in self.fold.values() if not deletes(row)]
+        if are_same_rows(rows, latest):
+            return
+        found, wanted = Counter(rows), Counter(latest)
         for differs, how in ((wanted - found, "lacks"), (found - wanted, "has")):
             if differs:
                 row = min(differs)

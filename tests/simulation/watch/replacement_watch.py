@@ -42,12 +42,15 @@ class ReplacementWatch:
             if chain_of(each.key) not in raised:
                 raise self._broken(f"the generation of {each.key} isn't raised", each.key)
 
+        is_in = {key: watch.is_in(each) for key, each in replays.items()}
+
         def split(rows: Iterable[TypedRow]) -> tuple[list[TypedRow], list[TypedRow]]:
             """The rows within the replaced ranges, and the others."""
-            found = sorted(rows)
-            ours = [row for row in found if row.key in replays and watch.is_in(replays[row.key], row)]
-            chosen = set(ours)
-            return ours, [row for row in found if row not in chosen]
+            ours: list[TypedRow] = []
+            others: list[TypedRow] = []
+            for row in sorted(rows):
+                (ours if row.key in is_in and is_in[row.key](row) else others).append(row)
+            return ours, others
 
         gone, gone_others = split(row for path in made.replaced for row in watch.typed_rows.of(path))
         good, good_others = split(row for file in made.files for row in watch.typed_rows.of(file.path))
@@ -58,16 +61,14 @@ class ReplacementWatch:
                 continue
             if differs := sorted((Counter(before) - Counter(after)) + (Counter(after) - Counter(before))):
                 raise self._broken(f"{differs[0]} is outside of the window, and changes", differs[0].key)
-        decided = [TypedRow(*row) for row in (*watch.done, *watch.aside)]
+        decided = [TypedRow(*row) for row in (*watch.done, *watch.aside) if row[0] in replays]
         for each in replays.values():
             there = watch.rows_at(looked, each.key)
             self._judge_range(each, there, gone=gone, taken=taken, good=good, bad=bad)
             watch.note_whole(there, watch.numbers_in(each, there))
             decided += there.values()
         self._judge_kept(taken_others)
-        self._take_over(
-            [row for row in decided if row.key in replays and watch.is_in(replays[row.key], row)], good, bad
-        )
+        self._take_over([row for row in decided if is_in[row.key](row)], good, bad)
         watch.require_typed()
 
     def _judge_once(self, each: Range) -> None:
@@ -105,11 +106,11 @@ class ReplacementWatch:
             raise self._broken(f"a row of {key} is twice in one commit", key)
         if strange := sorted(n for n in found if n not in there or not self._may_have(key, there[n])):
             raise self._broken(f"row {strange[0]} of {key} isn't there, or wasn't parsed before", key)
-        decided = {n for k, n in (*watch.done, *watch.aside) if k == key}
+        decided, is_in = {n for k, n in (*watch.done, *watch.aside) if k == key}, watch.is_in(each)
         wanted = {
             n
             for n in decided | there.keys()
-            if watch.is_in(each, TypedRow(key, n)) and not self._is_whole_again(key, n, there)
+            if is_in(TypedRow(key, n)) and not self._is_whole_again(key, n, there)
         }
         dropped = {n for n in wanted if watch.rules(told.version, TypedRow(key, n)) is None}
         if lost := sorted(wanted - found - dropped):

@@ -149,14 +149,14 @@ def _judge_together(made: Snapshot, together: datetime | None) -> None:
 
 def _judge_stated(world: World, made: Snapshot, stream: StreamId, until: datetime) -> None:
     kept = world.clock.now() - world.losses.retention
-    origin = world.table.origins.get(stream)
+    wanted = max(kept, world.table.origins.get(stream) or kept)
     for shard in (each for each in world.truth.shards.values() if each.key.stream == stream):
         # What KCL had read of an adopted shard is read by nobody.
         first = max(shard.read, shard.begins or 0)
-        unread = [at for at in shard.arrivals[first:] if at >= (origin or kept) and at >= kept]
-        if unread and min(unread) < until:
+        unread = shard.arrivals[bisect_left(shard.arrivals, wanted, first) :][:1]
+        if unread and unread[0] < until:
             raise Violation(
                 "valid-through",
-                f"snapshot {made.id} states {until}, and a record of {shard.key} from {min(unread)} is unread",
+                f"snapshot {made.id} states {until}, and a record of {shard.key} from {unread[0]} is unread",
                 shard.key.shard_id,
             )

@@ -103,7 +103,7 @@ class TypedWatch:
         when."""
         self.whole: set[_Row] = set()
         """The rows with an aggregate that were decided about as one row."""
-        self._states: dict[frozenset[object], tuple[int, Counter[TypedRow]]] = {frozenset(): (0, Counter())}
+        self._states: dict[frozenset[object], tuple[int, list[TypedRow]]] = {frozenset(): (0, [])}
         """By the positions of the typed table: the number of the commit, and what belongs into the quarantine table then."""
         self._settled = 0
         """The number of the commit up to which the quarantine table has followed."""
@@ -185,7 +185,7 @@ class TypedWatch:
     def note_state(self, made: Snapshot, by: str) -> None:
         tokens = _tokens(made.positions)
         if tokens not in self._states:
-            self._states[tokens] = len(self._states), Counter(self.aside.values())
+            self._states[tokens] = len(self._states), list(self.aside.values())
         self._world.note(by, f"{self.name}: {len(self.done)} rows done, {len(self.aside)} set aside")
 
     def aside_path(self, name: str) -> str:
@@ -232,8 +232,10 @@ class TypedWatch:
         """Whether a row may be left out for another one of its event: only a row that was parsed is compared with others."""
         return self.events.leaves_out and self.rules(version, row) == ""
 
-    def is_in(self, each: Range | WindowRange, row: TypedRow) -> bool:
-        return past(each.after) < self.landed_rows.sort_key(row) < end_of(each.upto)
+    def is_in(self, each: Range | WindowRange) -> Callable[[TypedRow], bool]:
+        """A function that tells whether a row of the range's shard lies in the range."""
+        low, high, sort_key = past(each.after), end_of(each.upto), self.landed_rows.sort_key
+        return lambda row: low < sort_key(row) < high
 
     def numbers_in(self, each: Range | WindowRange, there: dict[int, TypedRow]) -> set[int]:
         """The numbers of the rows of a shard that lie in the range. `there`: the rows by number."""
@@ -316,15 +318,15 @@ class TypedWatch:
                 raise Violation("I4", f"{self.name}: {key} goes from {was} to {now}", key.shard_id)
 
     def judge_rewrite(self, rows: MemoryRows, made: Snapshot) -> None:
-        before = Counter(row for path in made.replaced for row in rows.of(path))
-        if before != Counter(row for file in made.files for row in rows.of(file.path)):
+        before = [row for path in made.replaced for row in rows.of(path)]
+        if not are_same_rows(before, [row for file in made.files for row in rows.of(file.path)]):
             raise Violation("I35", f"{self.name}: a compaction changes rows")
 
     # -- the quarantine table ------------------------------------------------------------------------------------
 
     def judge_quarantine(self, made: Snapshot, by: str, _looked: int | None) -> None:
         self.judge_positions(self.quarantine, made)
-        number, wanted = self._states.get(_tokens(made.positions), (-1, Counter()))
+        number, wanted = self._states.get(_tokens(made.positions), (-1, []))
         if number < 0:
             raise self.broken(f"{by}: the quarantine table has positions that the typed table never had")
         if number < self._settled:
@@ -332,10 +334,11 @@ class TypedWatch:
         self._settled = number
         self._compare(wanted, by)
 
-    def _compare(self, wanted: Counter[TypedRow], by: str) -> None:
-        found = Counter(rows_in(self.quarantine, self.aside_rows))
-        if dict.__eq__(found, wanted):
+    def _compare(self, told: list[TypedRow], by: str) -> None:
+        rows = rows_in(self.quarantine, self.aside_rows)
+        if are_same_rows(rows, told):
             return
+        found, wanted = Counter(rows), Counter(told)
         for differs, how in ((wanted - found, "lacks"), (found - wanted, "has")):
             if differs:
                 row = min(differs)
@@ -390,10 +393,10 @@ class TypedWatch:
     def is_out_of_reach(self, planned: WindowRange) -> bool:
         """Whether a repair of the lake table has left out the life of a range's stream before a row of the range was parsed: then none ever is."""
         table = self._world.table
-        rows = self.rows_at(table.head, planned.key)
-        return planned.key.stream not in table.load().positions.origins and not any(
-            self.is_told(planned.key, number) for number, row in rows.items() if self.is_in(planned, row)
-        )
+        if planned.key.stream in table.load().positions.origins:
+            return False
+        rows, is_in = self.rows_at(table.head, planned.key), self.is_in(planned)
+        return not any(self.is_told(planned.key, number) for number, row in rows.items() if is_in(row))
 
     def landed(self, key: ShardKey) -> set[int]:
         return set(self.rows_at(self._world.table.head, key))
@@ -423,13 +426,14 @@ class TypedWatch:
     def require_settled(self) -> None:
         """Both tables have the rows of the account."""
         self.require_typed()
-        self._compare(Counter(self.aside.values()), "at the end")
+        self._compare(list(self.aside.values()), "at the end")
 
     def require_typed(self) -> None:
         """The typed table has each row once, as the commit that decided last has written it."""
-        found, told = Counter(rows_in(self.table, self.typed_rows)), Counter(filter(None, self.done.values()))
-        if dict.__eq__(found, told):
+        rows, decided = rows_in(self.table, self.typed_rows), list(filter(None, self.done.values()))
+        if are_same_rows(rows, decided):
             return
+        found, told = Counter(rows), Counter(decided)
         if differs := sorted((found - told) + (told - found)):
             raise self.broken(
                 f"{differs[0]} isn't once in the typed table as the last decision has it", differs[0].key
@@ -441,6 +445,15 @@ def by_key(rows: Iterable[TypedRow]) -> dict[ShardKey, list[TypedRow]]:
     for row in rows:
         found.setdefault(row.key, []).append(row)
     return found
+
+
+def are_same_rows(rows: list[TypedRow], others: list[TypedRow]) -> bool:
+    """Whether both have the same rows, each as often as the other has it."""
+    # All rows are looked at after each commit, and a row's number is hashed much faster than the row.
+    by_number = {row.number: row for row in rows}
+    if len(by_number) == len(rows) == len(others):
+        return by_number == {row.number: row for row in others}
+    return Counter(rows) == Counter(others)
 
 
 def rows_in(table: MemoryTable, rows: MemoryRows) -> list[TypedRow]:

@@ -58,7 +58,8 @@ class WindowProcessorWatch(ProcessorWatch):
     def require_processed(self) -> None:
         """All records of the window are told of, and no other ones; the window's tables have what its commits say."""
         for key, planned in self._planned.items():
-            wanted = {number for number in self.landed(key) if self.is_in(planned, TypedRow(key, number))}
+            is_in = self.is_in(planned)
+            wanted = {number for number in self.landed(key) if is_in(TypedRow(key, number))}
             if left := sorted(number for number in wanted if not self.is_told(key, number)):
                 raise self.broken(f"record {left[0]} of {key} was passed over", key)
         self.require_settled()
