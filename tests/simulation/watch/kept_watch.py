@@ -29,6 +29,8 @@ _FAULTS = 120.0
 """Seconds by which faults may make a checkpoint later: writes that are throttled or lost are made again at the next look."""
 _LAST_RELEASE = 20.0
 """Seconds before the end of a run in which a fault may have kept it from releasing its rows."""
+_AT_ONCE = 100
+"""Of more rows some are written earlier, so that not all are due at once."""
 _Token = tuple[int | None, int, bool]
 
 
@@ -44,6 +46,8 @@ class KeptWatch:
         """How far the run knows that it has landed the shard. Cleared when its claim is removed."""
         self._told: dict[tuple[str, str], _Token] = {}
         """As `_landed`, also once another process has taken the row."""
+        self._written: dict[tuple[str, str], float] = {}
+        """By claim and lease key: when the run last wrote the row's checkpoint without giving the row up."""
         self._reached: dict[ShardKey, list[tuple[float, _Token]]] = {}
         """The table's positions, each with when it was committed."""
         self._at_rest: dict[str, float] = {}
@@ -82,6 +86,8 @@ class KeptWatch:
             if before.run_claim == by.claim and before.holder == by.worker:
                 self._judge_exact(before, after, by)
             self._landed.pop((before.run_claim, after.key), None)
+        if change.kind is ChangeKind.CHECKPOINT and after.run_claim == by.claim:
+            self._judge_often(after, by)
         if change.kind in {ChangeKind.WANT, ChangeKind.INITIATE} and after.run_claim is not None:
             self._expect_service(after.key, after.run_claim)
 
@@ -142,6 +148,20 @@ class KeptWatch:
                 f"{run.process} commits {each.key} up to {each.upto}, and the row still says {row.checkpoint}, though "
                 f"{due[0]} landed more than {bound:.0f} s ago",
                 row.key,
+            )
+
+    def _judge_often(self, after: Lease, by: Process) -> None:
+        """A kept row is written once in `times.checkpoint`."""
+        world, now, which = self._world, self._world.sim.now, (by.claim, after.key)
+        written, self._written[which] = self._written.get(which, self._claimed.get(which, now)), now
+        # A run that isn't to keep a claim writes the row in its wave, and the end of a shard is written at once.
+        is_kept = self._claimed.get(which, now) < self._waves.get(by.claim, -1.0)
+        keeps = world.plan.keeps_claims and world.plan.shards <= _AT_ONCE and not world.thieves
+        if not keeps or not is_kept or after.checkpoint.is_end or world.sim.current is None:
+            return
+        if now - written < _BEHIND - 2 * _TICK - _SLACK and not self._is_disturbed(by, now - _BEHIND):
+            raise Violation(
+                "I36", f"{by} writes {after.key} {now - written:.1f} s after it had written it", after.key
             )
 
     def require_not_behind(self, each: Range) -> None:

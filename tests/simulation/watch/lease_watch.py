@@ -62,7 +62,7 @@ class WatchedLeases:
         self._counted: dict[str, float] = {}
         """By key: when the row's counter was last counted up."""
         self._handovers: dict[str, float] = {}
-        """By key: when the row's handover was started."""
+        """By key: when the row's handover to its present next owner was started."""
         self._ahead: dict[tuple[str, str], Checkpoint] = {}
         """By claim and key: the checkpoint of a claimed row that was ahead of the table, because the table was
         rolled back."""
@@ -333,7 +333,9 @@ class WatchedLeases:
                     f"{by} took {key} at counter {before.counter}, but had seen counter {read.counter}",
                     key,
                 )
-        if before.checkpoint_owner is None and after.checkpoint_owner is not None:
+        handover = after.checkpoint_owner, after.owner
+        if after.checkpoint_owner is not None and (before.checkpoint_owner, before.owner) != handover:
+            # A handover that goes to another worker has its own time.
             self._handovers[key] = self._world.sim.now
         elif before.run_claim not in {None, by.claim} and change.kind is not ChangeKind.ASSIGN:
             self._judge_early_handover(before, after, by)

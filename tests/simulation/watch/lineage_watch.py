@@ -24,8 +24,9 @@ class WatchedLineage(MemoryLineage):
         """Recorded snapshots that main had left when the history was lost between them and main's oldest snapshot."""
 
     def record(self, *, at_most: timedelta | None = None) -> Recorded:
+        recorded = self.snapshots
         done = super().record(at_most=at_most)
-        self._judge(done)
+        self._judge(done, recorded)
         return done
 
     @property
@@ -33,7 +34,8 @@ class WatchedLineage(MemoryLineage):
         """Those whose ledgers are recorded."""
         return {row["snapshot_id"] for row in self._rows if row["entry"] != LOST}
 
-    def _judge(self, done: Recorded) -> None:
+    def _judge(self, done: Recorded, recorded: set[int]) -> None:
+        """`recorded`: the snapshots whose ledgers had been recorded before."""
         there = self.snapshots
         main = {each.id for each in self._lake.history(done.snapshot) if each.ours and each.picked is None}
         losses = {
@@ -43,8 +45,14 @@ class WatchedLineage(MemoryLineage):
         }
         # What main had left before its history was lost can't be told from what it still leads to. What it leaves later can.
         lost_before = max((losses[each] for each in losses.keys() - self._losses), default=0)
-        self._losses = set(losses)
+        before, self._losses = self._losses, set(losses)
         self._untellable |= {each for each in there - main if each < lost_before}
+        for each in losses.keys() - before:
+            if self._lake.snapshots[each].parent in recorded:
+                raise Violation(
+                    "I42",
+                    f"what came before snapshot {each} is told to be lost, and the ledger of its parent was recorded",
+                )
         if strange := there - main - self._untellable:
             raise Violation(
                 "I42", f"the lineage table has snapshot {min(strange)}, to which main doesn't lead"

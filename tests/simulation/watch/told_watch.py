@@ -21,6 +21,8 @@ from tests.simulation.watch.truth import ShardTruth, Violation
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
+_UNREAD_ENDS = frozenset({Kind.SKIPPED, Kind.FOREIGN, Kind.ADOPT})
+
 
 def judge_told(world: World, made: Snapshot, below: Positions) -> None:
     """`below`: the positions of the snapshot that the commit is built on."""
@@ -117,6 +119,14 @@ def judge_through(world: World, made: Snapshot) -> None:
     that Kinesis has trimmed before they were read are recorded as lost."""
     for stream, until in made.through.items():
         _judge_stated(world, made, stream, until)
+    for each in made.page.ranges:
+        # Nobody has read this end, so nobody knows whether it names all children.
+        if each.upto.ended and each.kind in _UNREAD_ENDS and each.key.stream in made.through:
+            raise Violation(
+                "valid-through",
+                f"snapshot {made.id} ends {each.key} by {each.kind}, and states {made.through[each.key.stream]}",
+                each.key.shard_id,
+            )
     together = overall(made.through, made.positions)
     _judge_together(made, together)
     if together is not None and len(made.positions.origins) > 1:
