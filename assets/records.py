@@ -126,6 +126,7 @@ class RunOfShards:
                 left_alone=frozenset(hints.left_alone),
                 due=frozenset(hints.due),
                 failing=frozenset((*hints.recovering, *hints.left_alone)),
+                retry_after=hints.retry_after,
             ),
         )
         self._progress = Progress(SystemClock())

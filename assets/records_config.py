@@ -13,6 +13,7 @@ import dagster as dg
 from headrace.pipeline.duties.fleet.sensor_turn import RunAsk
 
 _FROM_SENSOR = "sensor"
+_RETRY_AFTER = "retry_after"
 
 
 def _keys(description: str) -> dg.Field:
@@ -39,6 +40,11 @@ CONFIG_SCHEMA = {
             "left_alone": _keys("Shards that failed lately and that this run doesn't read."),
             "due": _keys("Shards that have records to read: announced to Dagster before they are read."),
             "recovering": _keys("Shards that failed in the previous run."),
+            _RETRY_AFTER: dg.Field(
+                float,
+                is_required=False,
+                description="Seconds after which the run makes room for one that tries failing shards again.",
+            ),
         },
         is_required=False,
         description="What the worker's sensor knew when it asked for the run. A person leaves it out.",
@@ -48,12 +54,16 @@ CONFIG_SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class SensorHints:
-    """What the worker's sensor hands to a run. All but `dead_claims` are lease keys."""
+    """What the worker's sensor hands to a run. All lists but `dead_claims` are of lease keys."""
 
     dead_claims: tuple[str, ...] = ()
     left_alone: tuple[str, ...] = ()
     due: tuple[str, ...] = ()
     recovering: tuple[str, ...] = ()
+    retry_after: float | None = None
+
+    def lists(self) -> dict[str, Any]:
+        return {name: list(value) for name, value in asdict(self).items() if isinstance(value, tuple)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +75,14 @@ class RecordsConfig:
 
 def config_of(ask: RunAsk) -> dict[str, Any]:
     """The config of the run that a worker's tick asks for."""
-    hints = SensorHints(ask.dead_claims, ask.left_alone, ask.due, ask.recovering)
-    return {"worker": ask.worker, _FROM_SENSOR: {name: list(keys) for name, keys in asdict(hints).items()}}
+    lists = SensorHints(ask.dead_claims, ask.left_alone, ask.due, ask.recovering).lists()
+    # Dagster's config has no value for what isn't there.
+    retry_after = {} if ask.retry_after is None else {_RETRY_AFTER: ask.retry_after}
+    return {"worker": ask.worker, _FROM_SENSOR: lists | retry_after}
 
 
 def read_config(config: Mapping[str, Any]) -> RecordsConfig:
-    hints = {name: tuple(keys) for name, keys in config.get(_FROM_SENSOR, {}).items()}
-    return RecordsConfig(config.get("worker"), tuple(config.get("shards", ())), SensorHints(**hints))
+    values = dict(config.get(_FROM_SENSOR, {}))
+    retry_after = values.pop(_RETRY_AFTER, None)
+    hints = SensorHints(**{name: tuple(keys) for name, keys in values.items()}, retry_after=retry_after)
+    return RecordsConfig(config.get("worker"), tuple(config.get("shards", ())), hints)

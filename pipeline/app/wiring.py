@@ -87,6 +87,8 @@ class Hints:
     """Lease keys of shards that have something to read."""
     failing: frozenset[str] | None = None
     """Lease keys of shards that failed before this run: it ends once another one begins to fail. None: it goes on."""
+    retry_after: float | None = None
+    """Seconds after which the run makes room for the next one, if a shard is left alone or has failed again. None: it goes on."""
 
 
 _NO_HINTS = Hints()
@@ -335,6 +337,7 @@ class Wiring:
                 expiring=self.expiring(worker_id),
                 tell=on_waiting,
                 failing=hints.failing,
+                retry_after=hints.retry_after,
             )
 
     def attempt(

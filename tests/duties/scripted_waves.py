@@ -27,6 +27,7 @@ class Scripted:
         self.ports = real.ports
         self.clock = world.clock
         self.failed: dict[str, str] = {}
+        self.left_alone: frozenset[str] = frozenset()
         self.reports = list(reports)
         self.waves: list[tuple[float, tuple[str, ...] | None]] = []
         """When each wave began, and which shards it was asked to read."""

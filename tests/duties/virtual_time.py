@@ -87,7 +87,8 @@ class HalfReal(Adapters):
         self.stream = MemorySource(clock)
         self.lake = MemoryTable(clock)
         self._lineage = MemoryLineage(self.lake)
-        self._stage = MeasuringStage(MemoryStage(self.stream, clock), (a_load(20.0, seconds=10),))
+        self.memory_stage = MemoryStage(self.stream, clock)
+        self._stage = MeasuringStage(self.memory_stage, (a_load(20.0, seconds=10),))
 
     def leases(self) -> LeaseStore:
         return super().leases() if self._counted is None else self._counted
@@ -117,6 +118,8 @@ class Deployment:
     counted: bool = True
     """Whether the lease rows are in memory."""
     flows: bool = False
+    may_fail: bool = False
+    """Whether shards may fail in a run."""
     runs_made: int = 0
     clock: VirtualTime = field(default_factory=VirtualTime)
 
@@ -166,12 +169,14 @@ class Deployment:
             left_alone=frozenset(ask.left_alone),
             due=frozenset(ask.due),
             failing=frozenset((*ask.recovering, *ask.left_alone)),
+            retry_after=ask.retry_after,
         )
         reading = self.wiring.reading(
             run, self.runs, on_wave=lambda _: None, on_waiting=lambda _: None, hints=hints
         )
         ending = reading.everything_due(ask.worker)
-        if ending.error is not None or ending.failed:
+        if ending.error is not None or (ending.failed and not self.may_fail):
             raise AssertionError(f"{run} failed: {ending}")
-        self.runs.end(run)
+        self.runs.fail(run, tuple(ending.failed))
+        self.runs.leave_alone(run, ask.left_alone)
         self._ask = None

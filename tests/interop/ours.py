@@ -192,6 +192,7 @@ class OurWorker:
             left_alone=frozenset(ask.left_alone),
             due=frozenset(ask.due),
             failing=frozenset((*ask.recovering, *ask.left_alone)),
+            retry_after=ask.retry_after,
         )
         reading = self.wiring.reading(
             run_id,

@@ -68,6 +68,7 @@ class RunAtWork:
                 left_alone=frozenset(ask.left_alone),
                 due=frozenset(ask.due),
                 failing=frozenset((*ask.recovering, *ask.left_alone)),
+                retry_after=ask.retry_after,
             )
         ports = ProcessPorts(self.world, self.process, self._on_run)
         ports.consumer = settings.consumer_of(settings.streams[0])

@@ -26,26 +26,38 @@ class Backoff:
 def after_run(
     before: Mapping[str, Backoff],
     failed: Iterable[str],
-    now: datetime,
+    when: datetime,
     *,
     left_alone: Iterable[str] = (),
     transient: bool = False,
 ) -> dict[str, Backoff]:
-    """How long each shard is left alone after a run. A shard is tried again at once after its first failure, then
-    after 15 s, 30 s, ... 10 min. A success removes the shard's wait. `left_alone`: shards that the run was asked
-    not to read, whose waits stay. `transient`: a transient error ended the run as a whole.
+    """How long each shard is left alone after a run. A shard is tried again at once after its first failure, then after 15 s, 30 s, ...
+    10 min. A success removes the shard's wait. `when`: the moment from which waits count. `left_alone`: shards that
+    the run was asked not to read, whose waits stay. `transient`: a transient error ended the run as a whole.
     """
     waits = {key: before[key] for key in left_alone if key in before}
     longest = _LONGEST_TRANSIENT if transient else _LONGEST
-    return waits | {key: _more(before.get(key), now, longest) for key in failed}
+    return waits | {key: _more(before.get(key), when, longest) for key in failed}
 
 
-def _more(before: Backoff | None, now: datetime, longest: timedelta) -> Backoff:
+def _more(before: Backoff | None, when: datetime, longest: timedelta) -> Backoff:
     if before is None:
-        return Backoff(1, now)
+        return Backoff(1, when)
     # The bound on the exponent keeps the timedelta from overflowing after very many failures.
     wait = min(_FIRST * 2 ** min(before.failures - 1, 10), longest)
-    return Backoff(before.failures + 1, now + wait)
+    return Backoff(before.failures + 1, when + wait)
+
+
+def until_next_try(waits: Mapping[str, Backoff], now: datetime) -> timedelta | None:
+    """After which time the first of these shards may be tried again: one that is held off once its wait is over, and one that is tried now,
+    should it fail once more, after the wait that this failure adds. None where no shard has failed."""
+    held = held_off(waits, now)
+    ends = (
+        wait.until if key in held else _more(wait, now, _LONGEST).until
+        for key, wait in waits.items()
+        if key != ALL_SHARDS
+    )
+    return min((end - now for end in ends), default=None)
 
 
 def of_clock(

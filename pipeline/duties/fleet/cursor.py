@@ -95,6 +95,7 @@ def write_worker(memory: WorkerMemory) -> str:
             "probe": time_to_cursor(memory.last_probe),
             "probed": memory.probed,
             "run": memory.latest_run,
+            "ask": time_to_cursor(memory.last_ask),
             "backoff": {key: [b.failures, time_to_cursor(b.until)] for key, b in memory.backoff.items()},
             "leader": _write_leader_watch(memory.leader),
             "kept": as_json(memory.own_leases_memory, whole=is_whole),
@@ -117,6 +118,7 @@ def read_worker(text: str | None) -> WorkerMemory:
             last_probe=time_from_cursor(values.get("probe")),
             probed=values.get("probed"),
             latest_run=values.get("run"),
+            last_ask=time_from_cursor(values.get("ask")),
             backoff={
                 key: Backoff(int(count), datetime.fromtimestamp(until, UTC))
                 for key, (count, until) in values.get("backoff", {}).items()

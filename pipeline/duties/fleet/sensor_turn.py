@@ -66,6 +66,8 @@ class RunAsk:
     """Lease keys of shards that have records to read."""
     recovering: tuple[str, ...]
     """Lease keys of shards that failed in the previous run, and that this run tries again."""
+    retry_after: float | None
+    """Seconds after which a shard that the run leaves alone, or that fails in it again, may be tried by the next run. None: none has failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,4 +171,5 @@ def _run_ask(report: WorkerReport, application: str, worker_id: str) -> RunAsk:
         left_alone=report.left_alone,
         due=tuple(due.lease_key for due in report.due[:PROBES_A_TICK]),
         recovering=tuple(sorted(report.memory.backoff.keys() - {ALL_SHARDS, *report.left_alone})),
+        retry_after=None if report.until_next_try is None else report.until_next_try.total_seconds(),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from headrace.pipeline.core.leases.backoff import Backoff
@@ -38,6 +38,8 @@ class WorkerMemory:
     """The lease key up to which an unfinished round has probed."""
     latest_run: str | None = None
     """The newest run whose failures are counted in `backoff`."""
+    last_ask: datetime | None = None
+    """When the newest run was asked for. The waits of shards that fail in it count from there, because it may read other shards for minutes."""
     backoff: Mapping[str, Backoff] = field(default_factory=dict)
     """By lease key: shards that failed in the last runs, with the time of the next try."""
     held: frozenset[str] = frozenset()
@@ -68,6 +70,8 @@ class WorkerReport:
     due: tuple[Due, ...] = ()
     left_alone: tuple[str, ...] = ()
     """Lease keys of shards that failed and are tried again later. The next run doesn't read them."""
+    until_next_try: timedelta | None = None
+    """After which time a run should make room for the next one, which tries a shard again that failed."""
     latest_run: str | None = None
     """The worker's newest run. It is in the key of the next run request, so that each run is followed by one run at
     most."""

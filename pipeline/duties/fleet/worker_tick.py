@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from headrace.pipeline.core.leases import change
-from headrace.pipeline.core.leases.backoff import ALL_SHARDS, after_run, held_off, of_clock
+from headrace.pipeline.core.leases.backoff import ALL_SHARDS, after_run, held_off, of_clock, until_next_try
 from headrace.pipeline.core.leases.change import Change, require_some, rows_written
 from headrace.pipeline.core.leases.due import Due, is_time
 from headrace.pipeline.core.leases.lease import Lease
@@ -228,6 +228,8 @@ class WorkerDuty:
         if not due and (memory.probed is not None or is_time(memory.last_probe, now, every=self.times.probe)):
             due, probed = rows.probe(plan, streams, memory.probed, at_most=PROBES_A_TICK)
             memory = replace(memory, probed=probed, last_probe=memory.last_probe if probed else now)
+        if due:
+            memory = replace(memory, last_ask=now)
         stirs = bool(stirs or due or described.failed)
         if not stirs and all(lease.checkpoint_owner is None for lease in mine):
             memory = replace(memory, known=at_rest.after(mine, now))
@@ -238,6 +240,7 @@ class WorkerDuty:
             sentence=", ".join((sentence, *notes, *described.sentences())),
             due=due,
             left_alone=tuple(sorted(later)),
+            until_next_try=until_next_try(memory.backoff, now),
             latest_run=latest_run,
             dead_claims=tuple(sorted({claim for lease in mine for claim in claims_on(lease)} - living)),
         )
@@ -339,8 +342,10 @@ class WorkerDuty:
             return memory, None
         run = self.runs.outcome(latest)
         if run.began:
+            # `min`: the clock may have been set back since.
+            when = now if memory.last_ask is None else min(memory.last_ask, now)
             backoff = after_run(
-                memory.backoff, run.failed, now, left_alone=run.left_alone, transient=run.transient
+                memory.backoff, run.failed, when, left_alone=run.left_alone, transient=run.transient
             )
             return replace(memory, latest_run=latest, backoff=backoff), None
         # It has read none of the worker's shards, and the next one would fail again at once.

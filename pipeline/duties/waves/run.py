@@ -42,7 +42,7 @@ _TRIES = 10
 given the lease to another worker, or the shard's parents have to be read first. Waiting longer could be waiting for
 ever, because the worker starts no other run meanwhile, and another run may have to read those parents first."""
 _CALM = 60.0
-"""Seconds for which a run goes on at the least, although a shard begins to fail, where other shards have failed before:
+"""Seconds for which a run goes on at the least, although a shard begins to fail or may be tried again, where shards have failed before:
 each run that ends keeps the healthy shards waiting until the next one has started."""
 _WAVES_APART = 100
 """Waves after which a run that keeps claims releases them for an expiry. A run of the default length ends before, and
@@ -65,6 +65,8 @@ class Run:
     """Lease keys of shards that failed before this run. A run over all due shards ends once another one begins to fail,
     because Dagster shows a failure only once its run has ended, and the next run goes on with the healthy shards. None:
     the run goes on."""
+    retry_after: float | None = None
+    """Seconds after which the next run may try a shard again that failed in this run or that it leaves alone. None: this run doesn't end for it."""
     waiting: dict[str, str] = field(default_factory=dict)
     """Named shards that aren't read up to their tip yet, each with the reason. By lease key."""
     _began: float = field(init=False)
@@ -114,7 +116,7 @@ class Run:
             is_left = since is not None and _leaves_records_from_before(report, since)
             if self._must_end(is_left=is_left) or idle_for >= self.settings.times.idle.total_seconds():
                 return
-            if self._must_show_failure():
+            if self._must_show_failure() or self._must_make_room():
                 return
             if not report.goes_on:
                 if since is not None and not has_told:
@@ -238,6 +240,12 @@ class Run:
         # failed, so the run ends for it. With many failing shards each of them would make a run,
         # hence the calm minute.
         return not self.failing or self.clock.monotonic() - self._began >= _CALM
+
+    def _must_make_room(self) -> bool:
+        """Whether a shard that failed may be tried again by now. Only the next run does that."""
+        if self.retry_after is None or not (self.attempt.failed or self.attempt.left_alone):
+            return False
+        return self.clock.monotonic() - self._began >= max(self.retry_after, _CALM)
 
     def _must_end(self, *, is_left: bool = False) -> bool:
         """`is_left`: the run isn't done yet, however long it has lasted."""

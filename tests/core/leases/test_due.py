@@ -6,7 +6,14 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from headrace.pipeline.core.leases.backoff import Backoff, after_run, held_off, of_clock
+from headrace.pipeline.core.leases.backoff import (
+    ALL_SHARDS,
+    Backoff,
+    after_run,
+    held_off,
+    of_clock,
+    until_next_try,
+)
 from headrace.pipeline.core.leases.due import (
     Due,
     DuePlan,
@@ -99,6 +106,19 @@ def test_no_wait_lasts_longer_because_the_clock_was_set_back() -> None:
     set_back = of_clock(waits, NOW, last_look=NOW + timedelta(milliseconds=1))
     assert set_back == {"a": Backoff(4, NOW), "b": waits["b"]}
     assert held_off(set_back, NOW) == frozenset()
+
+
+def test_the_next_try_is_that_of_the_shard_whose_wait_ends_first_or_would_end_first_after_one_more_failure() -> (
+    None
+):
+    assert until_next_try({}, NOW) is None
+    assert until_next_try({ALL_SHARDS: Backoff(3, NOW)}, NOW) is None
+    held, tried = Backoff(4, NOW + timedelta(seconds=50)), Backoff(1, NOW)
+    assert until_next_try({"held": held}, NOW) == timedelta(seconds=50)
+    assert until_next_try({"held": held, "tried": tried}, NOW) == timedelta(seconds=15)
+    assert until_next_try({"held": held, "tried": Backoff(4, NOW)}, NOW) == timedelta(seconds=50)
+    # A wait that a clock that was set back made too long is over, as `held_off` takes it.
+    assert until_next_try({"far": Backoff(2, NOW + timedelta(hours=1))}, NOW) == timedelta(seconds=30)
 
 
 def test_after_a_passing_error_of_a_whole_run_its_shards_wait_for_a_minute_at_most() -> None:

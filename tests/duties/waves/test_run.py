@@ -482,6 +482,28 @@ def test_a_run_beside_failing_shards_ends_for_another_one_no_sooner_than_after_a
     assert place.waves()[-1] == 60.0
 
 
+@pytest.mark.parametrize(("retry_after", "ends"), [(15.0, 60.0), (120.0, 120.0)])
+def test_a_run_makes_room_for_the_next_one_which_tries_a_failed_shard_again(
+    retry_after: float, ends: float
+) -> None:
+    place = _with_failures(Place(SOME), by_wave={1: "s1"}, before=frozenset({"s1"}))
+    place.run.retry_after = retry_after
+    place.run.all_that_is_due()
+    assert place.waves()[-1] == ends
+
+
+def test_a_run_makes_room_for_a_shard_that_it_leaves_alone_and_goes_on_where_none_has_failed() -> None:
+    place = _with_failures(Place(SOME), by_wave={}, before=frozenset({"s1"}))
+    place.run.retry_after = 90.0
+    place.attempt.left_alone = frozenset({"s1"})
+    place.run.all_that_is_due()
+    assert place.waves()[-1] == 90.0
+    healthy = _with_failures(Place(SOME), by_wave={}, before=frozenset({"s1"}))
+    healthy.run.retry_after = 90.0
+    healthy.run.all_that_is_due()
+    assert healthy.waves()[-1] == LINGER + EVERY
+
+
 def test_a_run_outside_of_dagster_goes_on_although_a_shard_begins_to_fail() -> None:
     place = _with_failures(Place(SOME), by_wave={1: "s1"}, before=None)
     place.run.all_that_is_due()

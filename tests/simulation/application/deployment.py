@@ -160,6 +160,7 @@ class ApplicationRun:
                 left_alone=frozenset(ask.left_alone),
                 due=frozenset(ask.due),
                 failing=frozenset((*ask.recovering, *ask.left_alone)),
+                retry_after=ask.retry_after,
             )
         ports: Any = ApplicationPorts(fleet, deployment.settings, self._process, self._on_run)
         reading = ApplicationWiring(deployment.settings, ports).reading(

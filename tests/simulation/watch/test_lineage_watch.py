@@ -58,4 +58,13 @@ def test_what_main_leaves_after_a_loss_has_to_go_also_from_before_the_loss():
     done = MemoryLineage.record(lineage)
     lineage._rows = tuple(kept)
     with pytest.raises(Violation, match=f"I42: the lineage table has snapshot {second}"):
-        lineage._judge(done)
+        lineage._judge(done, set())
+
+
+def test_a_loss_that_is_told_before_a_snapshot_whose_parents_ledger_was_recorded_is_none():
+    table, lineage = a_recorded_table()
+    done = MemoryLineage.record(lineage)
+    [loss] = [row["snapshot_id"] for row in lineage._rows if row["entry"] == LOST]
+    lineage._losses = set()
+    with pytest.raises(Violation, match="and the ledger of its parent was recorded"):
+        lineage._judge(done, {table.snapshots[loss].parent or 0})
