@@ -57,6 +57,9 @@ class _Stated:
 
     ports: PortsOfBed
 
+    def exists(self) -> bool:
+        return self.ports.bed.lake.handle().exists()
+
     def load(self) -> TableState:
         return replace(self.ports.bed.lake.handle().load(), through=dict(self.ports.through))
 
