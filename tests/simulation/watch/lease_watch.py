@@ -72,7 +72,10 @@ class WatchedLeases:
         rolled back."""
 
     def note_scan(self, by: Process) -> None:
-        self.scan_times[by.name] = self.scan_times[by.name][1], self._world.sim.now
+        earlier, last = self.scan_times[by.name]
+        now = self._world.sim.now
+        # A tick may read them more than once.
+        self.scan_times[by.name] = (last if now - last > _IN_A_TICK else earlier), now
 
     @property
     def rows(self) -> dict[str, Lease]:
