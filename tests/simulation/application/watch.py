@@ -155,15 +155,15 @@ class ApplicationWatch:
                 life, moment = self._begun.get(stream.name, (stream, None))
                 return moment if life == stream else None
 
-    def _is_before_the_start(self, key: ShardKey, claim: str = "") -> bool:
+    def _is_before_the_start(self, key: ShardKey, claim: str = "", *, has_begun: bool = False) -> bool:
         """Whether nobody has to read the shard: it was closed before the moment at which reading begins, and has no row, or had none when
-        this claim was made."""
+        this claim was made, or when its child was begun (`has_begun`)."""
         shard, moment = self._fleet.truth.shards[key], self._begins_at(key.stream)
         if shard.closed is None or moment is None or shard.closed > moment:
             return False
         row_key = self._fleet.key_of(key)
         is_late = self._made.get(row_key, 0.0) > self._claimed.get(claim, float("inf"))
-        return row_key not in self._fleet.leases.rows or is_late
+        return has_begun or row_key not in self._fleet.leases.rows or is_late
 
     def _start(self, shard: ShardTruth, row: Lease) -> int:
         """How many records lie before the first one that is to be read, of a shard without a checkpoint."""
@@ -292,7 +292,8 @@ class ApplicationWatch:
         for parent in shard.parents:
             key = ShardKey(shard.key.stream, parent)
             has_ended = self.accounts.get(key, ShardAccount()).has_ended
-            if not (has_ended or self._is_before_the_start(key, instance.claim) or self._is_gone(key)):
+            is_before = self._is_before_the_start(key, instance.claim, has_begun=since.is_digits)
+            if not (has_ended or is_before or self._is_gone(key)):
                 self._fail(shard, f"a process begins before its parent {parent} has ended")
         self._judge_pending(instance, pending)
         # A run works on where the rows of a stream that was taken out are deleted.
