@@ -17,6 +17,7 @@ from headrace.pipeline.ports.leases import Listing
 from headrace.pipeline.settings.choices import InitialPosition, OnDataLoss
 from tests.memory.leases import MemoryLeaseStore
 from tests.simulation.scheduler import Process
+from tests.simulation.watch.deleted_watch import shortest_wait_of_former
 from tests.simulation.watch.truth import ShardTruth, Violation
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ class ApplicationWatch:
         taken_out = fleet.truth.taken_out.get(stream.name)
         if taken_out is None:
             self._fail(shard, f"{by} deletes the open row {row.key}")
-        elif fleet.sim.now - taken_out < fleet.world.former_wait.total_seconds() - 1.0:
+        elif fleet.sim.now - taken_out < shortest_wait_of_former(fleet.world, taken_out):
             self._fail(
                 shard,
                 f"{by} deletes {row.key} {fleet.sim.now - taken_out:.0f} s after its stream was taken out",
