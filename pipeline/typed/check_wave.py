@@ -47,12 +47,15 @@ from headrace.pipeline.typed.set_elsewhere import (
     landed_behind,
     looks_before,
     may_be_passed,
+    parsed_after,
     parsed_back_to,
 )
 from headrace.pipeline.typed.values import PlannedRange, WavePlan
 from headrace.pipeline.typed.window_edges import WindowEdges
 
 SET_ELSEWHERE = "the lake table was set to another snapshot, or repaired, after this table had parsed"
+
+_TOO_LATE = "These rows came after this run had begun, so that its --accept-difference isn't for them. "
 
 
 class Changed(Exception):
@@ -81,6 +84,13 @@ class CheckWords:
         return f"Nothing of this wave was {self.past}, and no position moved; all rows are as they were."
 
 
+@dataclass(slots=True)
+class FirstPositions:
+    """The made table's positions as the first wave of this process found them. None: no wave has looked yet."""
+
+    positions: Positions | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParseChecking:
     name: str
@@ -98,6 +108,12 @@ class ParseChecking:
     """Those of the window, where the waves are those of a window."""
     accepts_difference: bool = False
     """Whether a person has said that the rows which are there are to be parsed, though the ledgers state others."""
+    first: FirstPositions = field(default_factory=FirstPositions)
+
+    def note_positions(self, positions: Positions) -> None:
+        """Called with the made table's positions each time when a wave has looked."""
+        if self.first.positions is None:
+            self.first.positions = positions
 
     def check(
         self,
@@ -132,8 +148,13 @@ class ParseChecking:
         if not is_last:
             raise Changed
         # A commit that removed rows tells nothing about rows that are there, so that a person alone excuses these.
-        if passed and not self.accepts_difference:
-            raise WrongShape(self._passed_over(passed[0]))
+        refused = passed
+        if passed and self.accepts_difference:
+            # The person knew of no rows behind places that the table has come to since the run began.
+            later = parsed_after(elsewhere, self.first.positions or Positions())
+            refused = passed_over(later, story, rows_there)
+        if refused:
+            raise WrongShape(self._passed_over(refused[0]))
         # A window is made of what had landed by then, whatever the clocks of those who landed it say.
         entries_of_table = () if self.kept_since is not None else self.ports.lineage.entries()
         begun = next((entry.at for entry in entries_of_table), None)
@@ -217,6 +238,7 @@ class ParseChecking:
             f"{self.name}: {SET_ELSEWHERE} {difference.key}, and there it has rows that this table has passed: between two "
             f"of this table's positions it has {counted(difference.stated, 'row')} now, and {difference.rows_found:,} were {self.words.past}. "
             f"Records were skipped or lost on the other way, or aggregates are taken apart now. {self.words.safe} "
+            f"{_TOO_LATE if self.accepts_difference else ''}"
             f"Run `{self.words.command} {self.name} --accept-difference` once to go on without them; "
             f"`headrace prove` names what is missing, and {self.words.way_out}"
         )

@@ -242,7 +242,10 @@ class LakeWaves(Waves[Basis]):
         once more: another commit may have come between the look and the reading of the ledgers."""
         for looks in count(1):
             basis = self._look()
-            if self.checking is None or not basis.plan.ranges:
+            if self.checking is None:
+                return basis
+            self.checking.note_positions(basis.target)
+            if not basis.plan.ranges:
                 return basis
             with suppress(Changed):
                 notes = self.checking.check(

@@ -258,16 +258,33 @@ def _with_range(
 
 def may_be_passed(elsewhere: Iterable[ParsedElsewhere], story: Story) -> tuple[ParsedElsewhere, ...]:
     """Those ranges behind which rows may have landed unseen: main has left the snapshot at which the range was
-    parsed, or the last of its records have landed again since. `story`: made of at least the ledgers that have
-    these last records.
+    parsed, or the last of its records have landed again since, or a ledger is lost that may have told so. `story`:
+    made of at least the ledgers that have these last records.
 
     Records that land again go on up to the shard's position, so that the last ones are always among them.
     """
     return tuple(
         before
         for before in elsewhere
-        if before.has_left or before.has_landed_anew or _has_landed_anew(before, story)
+        if before.has_left
+        or before.has_landed_anew
+        or any(part.sequence > before.looked for part in story.lost)
+        or _has_landed_anew(before, story)
     )
+
+
+def parsed_after(elsewhere: Iterable[ParsedElsewhere], positions: Positions) -> tuple[ParsedElsewhere, ...]:
+    """What of these ranges was parsed after the typed table was at these positions."""
+    later: list[ParsedElsewhere] = []
+    for before in elsewhere:
+        reached = order_text_of(positions.of(before.parsed.key))
+        # The newest come first.
+        parts = tuple(part for part in before.parts if order_text(part.upto) > reached)
+        if parts:
+            rows = sum(part.rows for part in parts)
+            parsed = replace(before.parsed, after=parts[-1].after, rows=rows)
+            later.append(replace(before, parsed=parsed, parts=parts))
+    return tuple(later)
 
 
 def _has_landed_anew(before: ParsedElsewhere, story: Story) -> bool:

@@ -16,6 +16,7 @@ from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.typed.check_wave import SET_ELSEWHERE
 from headrace.pipeline.typed.table import IcebergTyped
+from headrace.pipeline.typed.wave import Parsing
 from tests.lake.tables import delete_as_others, expire_all_but_the_head
 from tests.typed.differences import accepting, expire_snapshots
 from tests.typed.parsings import A, B, Bed, good
@@ -44,6 +45,55 @@ def test_rows_that_land_behind_the_position_after_a_rollback_are_never_passed_un
     assert "as a person has accepted" in wave.notes[0]
     bed.land(A, {5: good(5)}, arrival=bed.clock.at)
     assert bed.catch_up() == 1
+
+
+def land_what_had_been_skipped(bed: Bed) -> Parsing:
+    """A person accepts that the record 2 isn't parsed, and in the same run records up to 6 are. Returns that run."""
+    bed.land(A, {1: good(1)}, arrival=bed.clock.at)
+    bed.land(A, {3: good(3)}, arrival=bed.clock.at)
+    bed.catch_up()
+    bed.lake.rollback(1)
+    bed.land(A, {2: good(2), 3: good(3)}, arrival=bed.clock.at)
+    skip_to(bed, 5)
+    bed.land(A, {6: good(6)}, arrival=bed.clock.at)
+    parsing = accepting(bed)
+    wave = parsing.wave()
+    assert wave.landed == 1
+    assert "as a person has accepted" in wave.notes[0]
+    return parsing
+
+
+def test_what_a_person_accepts_is_what_there_was_when_the_run_began(bed: Bed):
+    """While the run goes on, the lake table is set back once more, to before another skip."""
+    parsing = land_what_had_been_skipped(bed)
+    bed.lake.rollback(2)
+    bed.land(A, {5: good(5), 6: good(6)}, arrival=bed.clock.at)
+    bed.land(A, {7: good(7)}, arrival=bed.clock.at)
+    for _ in range(2):
+        with pytest.raises(
+            WrongShape, match=r"2 rows now, and 1 were parsed.* came after this run had begun"
+        ):
+            parsing.wave()
+    wave = accepting(bed).wave()
+    assert wave.landed == 1
+    assert "as a person has accepted" in wave.notes[0]
+
+
+def test_a_person_accepts_for_shards_that_a_later_wave_of_the_run_comes_to(bed: Bed):
+    """The lake table is behind the other shard's position when the run begins."""
+    bed.land(A, {1: good(1)}, arrival=bed.clock.at)
+    bed.land(B, {1: good(1)}, arrival=bed.clock.at)
+    bed.land(B, {3: good(3)}, arrival=bed.clock.at)
+    bed.catch_up()
+    bed.lake.rollback(1)
+    bed.land(A, {2: good(2)}, arrival=bed.clock.at)
+    parsing = accepting(bed)
+    assert parsing.wave().landed == 1
+    bed.land(B, {2: good(2), 3: good(3)}, arrival=bed.clock.at)
+    bed.land(B, {4: good(4)}, arrival=bed.clock.at)
+    wave = parsing.wave()
+    assert wave.landed == 1
+    assert "as a person has accepted" in wave.notes[0]
 
 
 def set_back(bed: Bed, to: int) -> None:
@@ -279,6 +329,25 @@ def test_rows_that_landed_behind_the_position_are_seen_when_the_snapshots_of_tha
     bed.land(A, {4: good(4)}, arrival=bed.clock.at)
     with pytest.raises(WrongShape, match=f"{SET_ELSEWHERE} {A}.*it has 3 rows now, and 2 were parsed"):
         bed.parsing().wave()
+
+
+def test_rows_that_landed_behind_the_position_are_seen_when_the_ledger_of_their_landing_is_lost(bed: Bed):
+    """Another engine expires the snapshots before any process has recorded their ledgers."""
+    bed.land(A, {1: good(1)}, arrival=bed.clock.at)
+    bed.land(A, {3: good(3)}, arrival=bed.clock.at)
+    bed.catch_up()
+    set_back(bed, 1)
+    bed.land(A, {2: good(2), 3: good(3)}, arrival=bed.clock.at)
+    bed.land(B, {9: good(9)}, arrival=bed.clock.at)
+    expire_all_but_the_head(bed.lake.handle(), forget=True)
+    bed.land(A, {4: good(4)}, arrival=bed.clock.at)
+    for _ in range(2):
+        with pytest.raises(WrongShape, match=f"{SET_ELSEWHERE} {A}.*it has . rows now, and 2 were parsed"):
+            bed.parsing().wave()
+    wave = accepting(bed).wave()
+    assert wave.landed == 2
+    bed.land(A, {5: good(5)}, arrival=bed.clock.at)
+    assert bed.catch_up() == 1
 
 
 def test_of_each_shard_the_ledgers_since_its_own_look_are_searched(bed: Bed):

@@ -22,6 +22,7 @@ from headrace.pipeline.typed.set_elsewhere import (
     looks_of,
     may_be_passed,
     newest_look,
+    parsed_after,
     parsed_back_to,
     parsed_elsewhere,
     standing_ranges,
@@ -103,6 +104,26 @@ def test_records_behind_an_expired_look_may_be_passed_only_where_they_landed_aft
     story = story_of([LedgerEntry(landed_by, landed_by, NOON, LedgerPage((landed,)))])
     assert bool(may_be_passed([before], story)) is may
     assert may_be_passed([replace(before, has_left=True)], story)
+
+
+@pytest.mark.parametrize(("lost_until", "may"), [(EXPIRED, False), (EXPIRED + 1, True)])
+def test_records_may_have_been_passed_where_a_ledger_since_the_look_is_lost(lost_until: int, *, may: bool):
+    before = ParsedElsewhere(PlannedRange(A, None, Position(90), rows=12), EXPIRED, has_left=False)
+    lost = Lost(lost_until, lost_until, NOON, "the ledgers were expired before they were recorded")
+    assert bool(may_be_passed([before], story_of([lost]))) is may
+
+
+def test_only_what_was_parsed_after_these_positions_is_later_than_they_are():
+    parts = (
+        PlannedRange(A, Position(60), Position(90), rows=3),
+        PlannedRange(A, Position(20), Position(60), rows=4),
+        PlannedRange(A, None, Position(20), rows=5),
+    )
+    before = ParsedElsewhere(PlannedRange(A, None, Position(90), rows=12), OFF, has_left=True, parts=parts)
+    (later,) = parsed_after([before], Positions(shards={A: Position(20)}))
+    assert (later.parsed, later.parts) == (PlannedRange(A, Position(20), Position(90), rows=7), parts[:2])
+    assert parsed_after([before], Positions(shards={B: Position(95)})) == (before,)
+    assert parsed_after([before], Positions(shards={A: Position(90)})) == ()
 
 
 @pytest.mark.parametrize(
