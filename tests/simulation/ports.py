@@ -107,8 +107,7 @@ class Leases(Port):
 
     def scan(self) -> Any:
         self._calls.process.scans = found = self._calls.call(READ, "leases.scan", self._server.scan)
-        process = self._calls.process
-        process.scan_times = (process.scan_times[1], self._calls.world.sim.now)
+        self._calls.world.leases.note_scan(self._calls.process)
         self._note_read(found.leases)
         return found
 

@@ -32,7 +32,6 @@ class Process:
         "on_death",
         "read_of_row",
         "read_of_worker",
-        "scan_times",
         "scans",
         "tasks",
         "worker",
@@ -59,8 +58,6 @@ class Process:
         self.on_death: Callable[[], None] | None = None
         self.scans: Any = None
         """The latest listing of the lease rows that the process has read."""
-        self.scan_times = (0.0, 0.0)
-        """When the process read all lease rows: the last time but one, and the last time."""
 
     def __str__(self) -> str:
         return self.name

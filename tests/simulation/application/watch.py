@@ -17,6 +17,7 @@ from headrace.pipeline.ports.leases import Listing
 from headrace.pipeline.settings.choices import InitialPosition, OnDataLoss
 from tests.memory.leases import MemoryLeaseStore
 from tests.simulation.scheduler import Process
+from tests.simulation.watch.deleted_watch import shortest_wait_of_former
 from tests.simulation.watch.truth import ShardTruth, Violation
 
 if TYPE_CHECKING:
@@ -155,15 +156,15 @@ class ApplicationWatch:
                 life, moment = self._begun.get(stream.name, (stream, None))
                 return moment if life == stream else None
 
-    def _is_before_the_start(self, key: ShardKey, claim: str = "") -> bool:
+    def _is_before_the_start(self, key: ShardKey, claim: str = "", *, has_begun: bool = False) -> bool:
         """Whether nobody has to read the shard: it was closed before the moment at which reading begins, and has no row, or had none when
-        this claim was made."""
+        this claim was made, or when its child was begun (`has_begun`)."""
         shard, moment = self._fleet.truth.shards[key], self._begins_at(key.stream)
         if shard.closed is None or moment is None or shard.closed > moment:
             return False
         row_key = self._fleet.key_of(key)
         is_late = self._made.get(row_key, 0.0) > self._claimed.get(claim, float("inf"))
-        return row_key not in self._fleet.leases.rows or is_late
+        return has_begun or row_key not in self._fleet.leases.rows or is_late
 
     def _start(self, shard: ShardTruth, row: Lease) -> int:
         """How many records lie before the first one that is to be read, of a shard without a checkpoint."""
@@ -191,7 +192,7 @@ class ApplicationWatch:
         taken_out = fleet.truth.taken_out.get(stream.name)
         if taken_out is None:
             self._fail(shard, f"{by} deletes the open row {row.key}")
-        elif fleet.sim.now - taken_out < fleet.world.former_wait.total_seconds() - 1.0:
+        elif fleet.sim.now - taken_out < shortest_wait_of_former(fleet.world, taken_out):
             self._fail(
                 shard,
                 f"{by} deletes {row.key} {fleet.sim.now - taken_out:.0f} s after its stream was taken out",
@@ -292,7 +293,8 @@ class ApplicationWatch:
         for parent in shard.parents:
             key = ShardKey(shard.key.stream, parent)
             has_ended = self.accounts.get(key, ShardAccount()).has_ended
-            if not (has_ended or self._is_before_the_start(key, instance.claim) or self._is_gone(key)):
+            is_before = self._is_before_the_start(key, instance.claim, has_begun=since.is_digits)
+            if not (has_ended or is_before or self._is_gone(key)):
                 self._fail(shard, f"a process begins before its parent {parent} has ended")
         self._judge_pending(instance, pending)
         # A run works on where the rows of a stream that was taken out are deleted.

@@ -142,9 +142,9 @@ _DUTIES: Final = (
         "waits-of-others-forgotten",
         "each run ends the waits of failing shards that it left alone: a failing shard fails every second run",
         "duties.fleet.worker_tick",
-        """                memory.backoff, run.failed, now, left_alone=run.left_alone, transient=run.transient
+        """                memory.backoff, run.failed, when, left_alone=run.left_alone, transient=run.transient
 """,
-        """                memory.backoff, run.failed, now, transient=run.transient
+        """                memory.backoff, run.failed, when, transient=run.transient
 """,
     ),
     _slip(

@@ -196,7 +196,7 @@ _ROWS: Final = (
             "adopted": False,
             "retention": 86_400.0,
             "fault_seconds": 300.0,
-            "troubles": {"split": 15.0},
+            "troubles": {"split": 15.0, "deny": 60.0},
         },
     ),
 )

@@ -37,11 +37,16 @@ def judge_delete(world: World, before: Lease, by: Process) -> None:
         )
 
 
+def shortest_wait_of_former(world: World, taken_out: float) -> float:
+    """Seconds for which the rows of a stream stay at the least that was taken out then. Each clock that jumps since may shorten the wait."""
+    jumps = sum(at > taken_out for at, _ in world.jumps)
+    return world.former_wait.total_seconds() - 45.0 * jumps - 1.0
+
+
 def _judge_forgotten(world: World, before: Lease, taken_out: float, by: Process) -> None:
     """The rows of a former stream stay until the wait that the settings name has passed."""
-    waited, wanted = world.sim.now - taken_out, world.former_wait.total_seconds()
-    jumps = sum(at > taken_out for at, _ in world.jumps)
-    if waited < wanted - 45.0 * jumps - 1.0 and not before.has_ended:
+    waited = world.sim.now - taken_out
+    if waited < shortest_wait_of_former(world, taken_out) and not before.has_ended:
         raise Violation(
             "I7", f"{by} deleted {before.key} {waited:.0f} s after its stream was taken out", before.key
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,9 @@ class WatchedLeases:
         self.made: dict[str, float] = {}
         """When each row was created, by key."""
         self._to_and_fro = ToAndFro(world)
+        self.scan_times: defaultdict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+        """By the name of a process, which the process that follows it has, too: when all lease rows were read the last time but one, and the
+        last time."""
         self._counted: dict[str, float] = {}
         """By key: when the row's counter was last counted up."""
         self._handovers: dict[str, float] = {}
@@ -66,6 +70,12 @@ class WatchedLeases:
         self._ahead: dict[tuple[str, str], Checkpoint] = {}
         """By claim and key: the checkpoint of a claimed row that was ahead of the table, because the table was
         rolled back."""
+
+    def note_scan(self, by: Process) -> None:
+        earlier, last = self.scan_times[by.name]
+        now = self._world.sim.now
+        # A tick may read them more than once.
+        self.scan_times[by.name] = (last if now - last > _IN_A_TICK else earlier), now
 
     @property
     def rows(self) -> dict[str, Lease]:

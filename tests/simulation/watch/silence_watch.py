@@ -36,8 +36,8 @@ def judge_taken(world: World, before: Lease, change: Change, by: Process, *, mov
     another kind). The first only once the lease's counter has really stood still for the lease duration, whatever the clocks say: a stale scan shows
     another counter, and the write is refused. `moved`: when it was last counted up."""
     # A row that is made anew may come to the very counter that an earlier scan saw in the old one. That scan may have been long ago: a worker that
-    # stops, or whose process is frozen, doesn't scan.
-    scanned_earlier, _ = by.scan_times
+    # stops, or whose process is frozen, doesn't scan, and after an outage of its host the cursor remembers it.
+    scanned_earlier, _ = world.leases.scan_times[by.name]
     is_new = world.leases.made.get(before.key, -1e9) > min(world.sim.now - _SCANS, scanned_earlier)
     if change.kind is not ChangeKind.TAKE or is_new or before.holder is None:
         return
