@@ -41,7 +41,7 @@ from headrace.pipeline.typed.plan import plan_wishes
 from headrace.pipeline.typed.ports import MadePorts, SourceLook, Surveyor
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.set_elsewhere import (
-    Behind,
+    BehindPositions,
     ParsedElsewhere,
     landed_behind,
     looks_of,
@@ -306,17 +306,19 @@ class LakeWaves(Waves[Basis]):
         landed_anew = self.checking.parsed_back_to(places, looks)
         return (*(before for before in elsewhere if before.parsed.key not in places), *landed_anew)
 
-    def _landed_behind(self, look: SourceLook, target: Positions, pages: Iterable[LedgerPage]) -> Behind:
+    def _landed_behind(
+        self, look: SourceLook, target: Positions, pages: Iterable[LedgerPage]
+    ) -> BehindPositions:
         """The shards of which records have landed behind the positions, or may have, by those ledgers of the lake table that
         neither a commit of the made table nor this process has looked through."""
         seen = self.ports.seen
         # At rest nothing is read for that.
         if self.checking is None or not self._looks_behind or look.snapshot in (None, seen.snapshot):
-            return Behind()
+            return BehindPositions()
         newest = newest_look(pages)
         if newest is None:
             seen.snapshot, seen.sequence = look.snapshot, 0
-            return Behind()
+            return BehindPositions()
         above = seen.above(newest, look.way_to)
         # Where the lake table is behind, these records can't have landed yet.
         reached = {
@@ -334,7 +336,7 @@ class LakeWaves(Waves[Basis]):
         unsure = tuple(before for before in doubtful if before.parsed.key in reached)
         if not behind and not unsure:
             seen.snapshot, seen.sequence = look.snapshot, look.sequence
-        return Behind(behind, unsure)
+        return BehindPositions(behind, unsure)
 
     def _wishes_now(self) -> Wishes:
         return self.wishes(self.ports.source.look().positions, self.ports.table.load().positions)

@@ -80,7 +80,7 @@ class ParsedElsewhere:
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class BehindPositions:
     """The shards of which records have landed behind the typed table's positions, or may have."""
 
     landed: frozenset[ShardKey] = frozenset()

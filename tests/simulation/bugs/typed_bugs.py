@@ -163,7 +163,7 @@ TYPED: Final = (
         (
             "typed.lake_wave",
             "        behind = self._landed_behind(look, target, pages)\n",
-            "        behind = Behind()\n",
+            "        behind = BehindPositions()\n",
         ),
         among=typed_fleet(every=5.0, redrives=0.0, cut=0.0, deploys=0.0)
         | {
