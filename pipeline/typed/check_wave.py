@@ -24,7 +24,7 @@ from datetime import date, datetime, timedelta
 from headrace.pipeline.core.ledger.arrivals import first_kept_day
 from headrace.pipeline.core.ledger.filter import RangeFilter
 from headrace.pipeline.core.ledger.ledger import LedgerPage
-from headrace.pipeline.core.ledger.story import story_of
+from headrace.pipeline.core.ledger.story import Story, story_of
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.core.words.words import counted
@@ -190,11 +190,15 @@ class ParseChecking:
         """The shards of which records have landed at or below these positions of the typed table, by the ledgers
         of the lake table that are newer than `looks` (`set_elsewhere.landed_behind`).
         """
+        return landed_behind(positions, looks, self.story_since(positions, min(looks.values(), default=0)))
+
+    def story_since(self, positions: Positions, above: int) -> Story:
+        """What the ledgers of the lake table after the snapshot with this sequence number tell of the shards of these
+        positions."""
         if not positions.shards:
-            return {}
+            return Story()
         shards = frozenset(key.shard_id for key in positions.shards)
-        asked = RangeFilter(shards=shards, above=min(looks.values()))
-        return landed_behind(positions, looks, story_of(self.landings.entries(asked)))
+        return story_of(self.landings.entries(RangeFilter(shards=shards, above=above)))
 
     def looks_before(self, keys: Collection[ShardKey]) -> Mapping[ShardKey, int]:
         """For each of these shards a snapshot of the lake table that is older than the one that the shard's

@@ -11,7 +11,7 @@ another run was faster. So each record is taken into the made table once.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -25,7 +25,7 @@ from headrace.pipeline.core.ledger.batch import StagedFile
 from headrace.pipeline.core.ledger.generation import is_chain
 from headrace.pipeline.core.ledger.ledger import FilesDone, LedgerPage, Range
 from headrace.pipeline.core.shards.position import Positions, is_forward
-from headrace.pipeline.core.shards.stream import ShardKey, StreamId
+from headrace.pipeline.core.shards.stream import StreamId
 from headrace.pipeline.duties.waves.expire import Expiring
 from headrace.pipeline.errors import ChainBroken, Overtaken
 from headrace.pipeline.ports.base import Clock
@@ -41,7 +41,9 @@ from headrace.pipeline.typed.plan import plan_wishes
 from headrace.pipeline.typed.ports import MadePorts, SourceLook, Surveyor
 from headrace.pipeline.typed.quarantine.settle import Settling
 from headrace.pipeline.typed.set_elsewhere import (
+    BehindPositions,
     ParsedElsewhere,
+    landed_behind,
     looks_of,
     newest_look,
     parsed_elsewhere,
@@ -137,9 +139,9 @@ class LakeWaves(Waves[Basis]):
         look, target = self.ports.source.look(), self.ports.table.load().positions
         if self.wishes(look.positions, target).are_due or not self.settling.is_settled():
             return True
-        behind = self._landed_behind(look, target, self._pages())
+        behind = self._landed_behind(look, target, ReadOnce(self._pages()))
         # A shard whose positions differ waits for something, and a wave that moves no shard can't settle it.
-        return any(stands(key, look.positions, target) for key in behind)
+        return any(stands(key, look.positions, target) for key in behind.keys)
 
     def needs_before(self, day: date) -> bool:
         """Whether the made table may still need records of the lake table that arrived before this day (UTC)."""
@@ -242,10 +244,9 @@ class LakeWaves(Waves[Basis]):
         once more: another commit may have come between the look and the reading of the ledgers."""
         for looks in count(1):
             basis = self._look()
-            if self.checking is None:
-                return basis
-            self.checking.note_positions(basis.target)
-            if not basis.plan.ranges:
+            if self.checking is not None:
+                self.checking.note_positions(basis.target)
+            if self.checking is None or not basis.plan.ranges:
                 return basis
             with suppress(Changed):
                 notes = self.checking.check(
@@ -291,30 +292,33 @@ class LakeWaves(Waves[Basis]):
     ) -> tuple[ParsedElsewhere, ...]:
         """What was parsed of shards of which records may have landed behind the positions since, also where the wave
         moves no shard. `pages`: the ledgers of the made table, newest first."""
-        elsewhere = parsed_elsewhere(plan, pages, way_to=look.way_to)
+        moving = {planned.key for planned in plan.ranges if planned.after is not None}
         behind = self._landed_behind(look, target, pages)
-        if self.checking is None or not behind:
+        # Of a moving shard the same ranges.
+        parsed = (*parsed_elsewhere(moving, pages, way_to=look.way_to), *behind.unsure)
+        elsewhere = tuple({before.parsed.key: before for before in parsed}.values())
+        if self.checking is None or not behind.landed:
             return elsewhere
-        looks = looks_of(behind, pages)
-        looks |= self.checking.looks_before([key for key in behind if key not in looks])
-        reached = Positions(shards={key: target.shards[key] for key in behind})
+        looks = looks_of(behind.landed, pages)
+        looks |= self.checking.looks_before([key for key in behind.landed if key not in looks])
+        reached = Positions(shards={key: target.shards[key] for key in behind.landed})
         places = self.checking.landed_behind(reached, looks)
         landed_anew = self.checking.parsed_back_to(places, looks)
         return (*(before for before in elsewhere if before.parsed.key not in places), *landed_anew)
 
     def _landed_behind(
         self, look: SourceLook, target: Positions, pages: Iterable[LedgerPage]
-    ) -> Collection[ShardKey]:
-        """The shards of which records have landed behind the positions, by those ledgers of the lake table that neither a
-        commit of the made table nor this process has looked through."""
+    ) -> BehindPositions:
+        """The shards of which records have landed behind the positions, or may have, by those ledgers of the lake table that
+        neither a commit of the made table nor this process has looked through."""
         seen = self.ports.seen
         # At rest nothing is read for that.
         if self.checking is None or not self._looks_behind or look.snapshot in (None, seen.snapshot):
-            return ()
+            return BehindPositions()
         newest = newest_look(pages)
         if newest is None:
             seen.snapshot, seen.sequence = look.snapshot, 0
-            return ()
+            return BehindPositions()
         above = seen.above(newest, look.way_to)
         # Where the lake table is behind, these records can't have landed yet.
         reached = {
@@ -325,10 +329,14 @@ class LakeWaves(Waves[Basis]):
             and (landed := look.positions.of(key)) is not None
             and is_forward(position, landed)
         }
-        behind = self.checking.landed_behind(Positions(shards=reached), dict.fromkeys(reached, above))
-        if not behind:
+        story = self.checking.story_since(Positions(shards=reached), above)
+        behind = frozenset(landed_behind(Positions(shards=reached), dict.fromkeys(reached, above), story))
+        # The snapshots before a lost ledger are unknown, and so is whether what was parsed at them is all that is there.
+        doubtful = parsed_elsewhere(reached, pages, way_to=look.way_to) if story.lost else ()
+        unsure = tuple(before for before in doubtful if before.parsed.key in reached)
+        if not behind and not unsure:
             seen.snapshot, seen.sequence = look.snapshot, look.sequence
-        return behind.keys()
+        return BehindPositions(behind, unsure)
 
     def _wishes_now(self) -> Wishes:
         return self.wishes(self.ports.source.look().positions, self.ports.table.load().positions)

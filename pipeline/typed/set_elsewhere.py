@@ -28,7 +28,7 @@ from headrace.pipeline.core.ledger.story import Story
 from headrace.pipeline.core.shards.position import Positions
 from headrace.pipeline.core.shards.sort_texts import order_text, order_text_of
 from headrace.pipeline.core.shards.stream import ShardKey
-from headrace.pipeline.typed.values import PlannedRange, WavePlan
+from headrace.pipeline.typed.values import PlannedRange
 
 MADE = frozenset({Kind.PARSED, Kind.PROCESSED})
 """Kinds of ranges by which a made table has decided about rows of the lake table."""
@@ -79,20 +79,33 @@ class ParsedElsewhere:
     """The ranges of the made table's ledgers that this range consists of, newest first."""
 
 
+@dataclass(frozen=True, slots=True)
+class BehindPositions:
+    """The shards of which records have landed behind the typed table's positions, or may have."""
+
+    landed: frozenset[ShardKey] = frozenset()
+    """Those of which ledgers of the lake table tell so."""
+    unsure: tuple[ParsedElsewhere, ...] = ()
+    """What was parsed of those of which a lost ledger may have told so."""
+
+    @property
+    def keys(self) -> frozenset[ShardKey]:
+        return self.landed | {before.parsed.key for before in self.unsure}
+
+
 def parsed_elsewhere(
-    plan: WavePlan, pages: Iterable[LedgerPage], *, way_to: WayTo
+    moving: Collection[ShardKey], pages: Iterable[LedgerPage], *, way_to: WayTo
 ) -> tuple[ParsedElsewhere, ...]:
-    """The ranges of the wave's shards that the typed table has parsed at snapshots not known to be of main; of
+    """The ranges of the moving shards that the typed table has parsed at snapshots not known to be of main; of
     all shards, where the snapshot that the newest wave read has left main.
 
-    `pages`: the typed table's ledgers, newest first.
+    `moving`: those of which the wave goes on after a position. `pages`: the typed table's ledgers, newest first.
     """
     parsed: dict[ShardKey, ParsedElsewhere] = {}
     settled: set[ShardKey] = set()
-    moving = {planned.key for planned in plan.ranges if planned.after is not None}
     has_seen_main = False
     for page in _newest(pages):
-        if has_seen_main and moving <= settled:
+        if has_seen_main and settled.issuperset(moving):
             break
         looked = page.looked
         way = Way.UNKNOWN if looked is None else way_to(looked.snapshot, looked.sequence)

@@ -12,6 +12,7 @@ from headrace.pipeline.core.ledger.filter import ALL_RANGES, RangeFilter
 from headrace.pipeline.core.ledger.ledger import Kind, LedgerEntry, LedgerPage, Lost, Range
 from headrace.pipeline.core.shards.position import Position
 from headrace.pipeline.core.shards.sort_texts import order_text
+from headrace.pipeline.core.shards.stream import ShardKey
 from headrace.pipeline.errors import WrongShape
 from headrace.pipeline.lineage.table import IcebergLineage
 from headrace.pipeline.typed.check_wave import SET_ELSEWHERE
@@ -348,6 +349,39 @@ def test_rows_that_landed_behind_the_position_are_seen_when_the_ledger_of_their_
     assert wave.landed == 2
     bed.land(A, {5: good(5)}, arrival=bed.clock.at)
     assert bed.catch_up() == 1
+
+
+@pytest.mark.parametrize("goes_on", [A, B])
+def test_rows_behind_the_position_of_a_shard_at_rest_are_found_though_their_ledger_is_lost(
+    bed: Bed, goes_on: ShardKey
+):
+    """`goes_on`: the shard of the only landing whose ledger isn't lost; of A it brings no record."""
+    bed.land(A, {1: good(1)}, arrival=bed.clock.at)
+    bed.land(A, {3: good(3)}, arrival=bed.clock.at)
+    bed.catch_up()
+    set_back(bed, 1)
+    bed.land(A, {2: good(2), 3: good(3)}, arrival=bed.clock.at)
+    bed.land(goes_on, {9: good(9)} if goes_on == B else {}, arrival=bed.clock.at)
+    expire_all_but_the_head(bed.lake.handle(), forget=True)
+    assert bed.parsing().is_behind()
+    for _ in range(2):
+        with pytest.raises(WrongShape, match=f"{SET_ELSEWHERE} {A}.*it has . rows now, and 2 were parsed"):
+            bed.parsing().wave()
+    assert accepting(bed).wave().snapshot is not None
+    assert not bed.parsing().is_behind()
+    assert bed.parsing().wave().snapshot is None
+
+
+def test_a_lost_ledger_without_rows_behind_the_position_is_asked_about_once(bed: Bed):
+    bed.land(A, {1: good(1)}, arrival=bed.clock.at)
+    bed.catch_up()
+    for _ in range(2):
+        bed.land(A, {}, arrival=bed.clock.at)
+    expire_all_but_the_head(bed.lake.handle(), forget=True)
+    assert bed.parsing().is_behind()
+    assert bed.parsing().wave().snapshot is not None
+    assert not bed.parsing().is_behind()
+    assert bed.parsing().wave().snapshot is None
 
 
 def test_of_each_shard_the_ledgers_since_its_own_look_are_searched(bed: Bed):

@@ -28,7 +28,7 @@ from headrace.pipeline.typed.set_elsewhere import (
     standing_ranges,
     way_on,
 )
-from headrace.pipeline.typed.values import PlannedRange, WavePlan
+from headrace.pipeline.typed.values import PlannedRange
 
 STREAM = StreamId("arn:aws:kinesis:eu-west-1:123456789012:stream/orders", 17)
 A, B = (ShardKey(STREAM, f"shardId-{n:012d}") for n in range(2))
@@ -59,8 +59,7 @@ def a_page(
 
 
 def found(moving: ShardKey, *pages: LedgerPage) -> list[tuple[ShardKey, int | None, int | None, int]]:
-    plan = WavePlan((PlannedRange(moving, Position(90), Position(99)),))
-    ranges = parsed_elsewhere(plan, pages, way_to=lambda snapshot, _: WAYS[snapshot])
+    ranges = parsed_elsewhere([moving], pages, way_to=lambda snapshot, _: WAYS[snapshot])
     return [
         (r.key, r.after.sequence if r.after else None, r.upto.sequence, r.rows)
         for r in (before.parsed for before in ranges)

@@ -229,8 +229,8 @@ _TYPED: Final = (
         "looked-from-the-latest-look",
         "ledgers between the looks of two shards aren't searched: records that landed behind a position never come",
         "typed.check_wave",
-        "        asked = RangeFilter(shards=shards, above=min(looks.values()))\n",
-        "        asked = RangeFilter(shards=shards, above=max(looks.values()))\n",
+        "        return landed_behind(positions, looks, self.story_since(positions, min(looks.values(), default=0)))\n",
+        "        return landed_behind(positions, looks, self.story_since(positions, max(looks.values(), default=0)))\n",
     ),
     _slip(
         "apart-ends-at-the-first-part",

@@ -162,8 +162,8 @@ TYPED: Final = (
         "records that land behind a typed table's position after a repair are passed unseen where the shard doesn't move",
         (
             "typed.lake_wave",
-            "        behind = self.checking.landed_behind(Positions(shards=reached), dict.fromkeys(reached, above))\n",
-            "        behind: dict[ShardKey, str] = {}\n",
+            "        behind = self._landed_behind(look, target, pages)\n",
+            "        behind = BehindPositions()\n",
         ),
         among=typed_fleet(every=5.0, redrives=0.0, cut=0.0, deploys=0.0)
         | {
