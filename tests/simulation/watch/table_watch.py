@@ -321,7 +321,8 @@ class WatchedTable(MemoryTable):
         if not each.upto.ended:
             return
         about = each.key.shard_id
-        if shard.closed is None and not was_recreated(self._world, shard):
+        is_of_this_life = not was_recreated(self._world, shard)
+        if shard.closed is None and is_of_this_life:
             raise Violation("I1", f"{each.key} was ended while it is open", about)
         losses = self._world.losses
         rest, now = shard.sequences[max(stop, self._first(shard)) :], losses.read_at(each)
@@ -329,7 +330,7 @@ class WatchedTable(MemoryTable):
         if each.kind in {Kind.LANDED, Kind.SKIPPED} and left:
             raise Violation("I1", f"{each.key} was ended, but {left} of its records haven't landed", about)
         shard.left_out.update(rest)
-        if each.kind is Kind.SKIPPED and not self._world.is_unlisted(each.key):
+        if each.kind is Kind.SKIPPED and is_of_this_life and not self._world.is_unlisted(each.key):
             raise Violation("I1", f"{each.key} was ended as gone, but Kinesis still has it", about)
         if each.kind is Kind.LANDED and set(each.upto.children) != set(shard.children):
             raise Violation(
