@@ -5,7 +5,7 @@ is one field, so that the launchpad doesn't show a list of fields that only the 
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
@@ -14,6 +14,7 @@ from headrace.pipeline.duties.fleet.sensor_turn import RunAsk
 
 _FROM_SENSOR = "sensor"
 _RETRY_AFTER = "retry_after"
+_LISTS = ("dead_claims", "left_alone", "due", "recovering")
 
 
 def _keys(description: str) -> dg.Field:
@@ -62,9 +63,6 @@ class SensorHints:
     recovering: tuple[str, ...] = ()
     retry_after: float | None = None
 
-    def lists(self) -> dict[str, Any]:
-        return {name: list(value) for name, value in asdict(self).items() if isinstance(value, tuple)}
-
 
 @dataclass(frozen=True, slots=True)
 class RecordsConfig:
@@ -75,7 +73,7 @@ class RecordsConfig:
 
 def config_of(ask: RunAsk) -> dict[str, Any]:
     """The config of the run that a worker's tick asks for."""
-    lists = SensorHints(ask.dead_claims, ask.left_alone, ask.due, ask.recovering).lists()
+    lists = {name: list(getattr(ask, name)) for name in _LISTS}
     # Dagster's config has no value for what isn't there.
     retry_after = {} if ask.retry_after is None else {_RETRY_AFTER: ask.retry_after}
     return {"worker": ask.worker, _FROM_SENSOR: lists | retry_after}
